@@ -153,7 +153,7 @@ def test_asynchronous_modes_are_refused_by_name(mode):
 
 def test_an_estimator_that_gives_each_token_its_own_is_refused():
     with pytest.raises(ValueError, match="an advantage of its own"):
-        rredcot.verl.row([1], [2, 3], [1, 1], torch.tensor([0.1, 0.2]), {"ground_truth": "4"})
+        rredcot.verl.row_of([1], [2, 3], [1, 1], torch.tensor([0.1, 0.2]), reference="4")
 
 
 @pytest.mark.parametrize("kind", ["replayed", "live"])

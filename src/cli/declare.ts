@@ -59,13 +59,30 @@ const ENDS: Readonly<Record<string, readonly [page: string, codes: string]>> = {
   doctor: ['policies.md', '69 nothing to run a policy on'],
 };
 
-const GROUP_EXAMPLES: Readonly<Record<string, readonly string[]>> = {
+/** What their help shows, by the last word of a command. */
+const EXAMPLES: Readonly<Record<string, readonly string[]>> = {
   rredcot: [
     'rredcot inspect traces.jsonl',
     'rredcot score traces.jsonl --map prompt=question,reference=answer -o scored.parquet',
     'rredcot inspect scored.parquet --worst',
   ],
+  score: ['rredcot score traces.jsonl --map prompt=question,reference=answer -o scored.parquet'],
+  requests: ['rredcot score traces.jsonl --map prompt=question,reference=answer -o scored.parquet'],
+  segment: ['rredcot segment traces.jsonl --max-segments 40 --no-policy | head -1'],
+  inspect: ['rredcot inspect scored.parquet --worst'],
+  summary: ['rredcot summary scored.parquet'],
+  report: ['rredcot report scored.parquet -o report.html'],
+  compare: ['rredcot compare scored.parquet'],
+  redistribute: ['rredcot redistribute scored.parquet --sigma rudder --baseline value -o rudder.parquet'],
+  filter: [
+    "rredcot filter scored.parquet --where 'status == ok' --where 'disagreement < .9' -o clean.parquet",
+  ],
+  calibrate: ['rredcot calibrate scored.parquet -o calibration.json'],
+  verify: ['rredcot verify out/'],
   policy: ['rredcot policy build ./checkpoint -o ./policy', 'rredcot policy info ./policy'],
+  build: ['rredcot policy build ./checkpoint -o ./policy'],
+  info: ['rredcot policy info ./policy'],
+  doctor: ['rredcot doctor', 'rredcot doctor --device cuda'],
 };
 
 /** Flags that people use, of the commands that have many: what `-h` shows, in its order. */
@@ -87,12 +104,8 @@ const COMMON: Readonly<Record<string, readonly string[]>> = {
 
 /** Up to its first aside. */
 function firstSentence(text: string): string {
-  return (
-    text
-      .split(/[;(]| \|/)[0]
-      ?.trim()
-      .replace(/[,:]$/, '') ?? ''
-  );
+  const [first = ''] = text.split(/[;(]| \|/);
+  return first.trim().replace(/[,:]$/, '');
 }
 
 /**
@@ -147,13 +160,12 @@ export function endHelp(program: Command, isShort: boolean, name = program.name(
   if (name !== 'rredcot') for (const command of program.commands) endHelp(command, isShort, name);
   const [page, own] = ENDS[name] ?? ['README.md'];
   const codes = own === undefined ? '' : `, ${own}`;
-  const examples = program.commands.length === 0 ? [] : (GROUP_EXAMPLES[name] ?? []);
-  const head =
-    examples.length === 0 ? '' : `\nExamples:\n${examples.map((line) => `  ${line}\n`).join('')}\n`;
+  const examples = EXAMPLES[program.name()]?.map((line) => `  ${line}\n`).join('') ?? '';
+  const head = `\nExample${program.commands.length > 0 ? 's' : ''}:\n${examples}\n`;
   const short = isShort && COMMON[name] ? `\nrredcot ${program.name()} --help shows every flag.\n` : '';
   program.addHelpText(
     'after',
-    `${short}${head}Exit codes: 0 done, 1 a bug, 2 wrong flags${codes} (docs/output.md#exit-codes)\nMore: ${packageFile(`docs/${page}`)}`,
+    `${head}${short}Exit codes: 0 done, 1 a bug, 2 wrong flags${codes} (docs/output.md#exit-codes)\nMore: ${packageFile(`docs/${page}`)}`,
   );
 }
 

@@ -43,18 +43,12 @@ export function engineOf(flags: EngineFlags, log: Log, signal: AbortSignal) {
       'one answers, a server (--policy-url and --engine) or files (--answers)',
       '--policy-url http://localhost:8000 --engine vllm',
     );
-  if (url === undefined)
-    return {
-      paths,
-      open:
-        paths.length === 0
-          ? undefined
-          : async ({ policy }: OpenPolicy) => {
-              const { openAnswers } = await import('../model/engine/answers-file.js');
-              const { provedAnswers } = await import('../model/engine/proof.js');
-              return provedAnswers(await openAnswers(paths), policy, log);
-            },
-    };
+  const ofFiles = async ({ policy }: OpenPolicy): Promise<Engine> => {
+    const { openAnswers } = await import('../model/engine/answers-file.js');
+    const { provedAnswers } = await import('../model/engine/proof.js');
+    return provedAnswers(await openAnswers(paths), policy, log);
+  };
+  if (url === undefined) return { paths, open: paths.length === 0 ? undefined : ofFiles };
   const name = oneOf('--engine', engine as string, ['vllm', 'sglang']);
   const width = positiveInteger('--concurrency', flags.concurrency, 16);
   const patience = positiveInteger('--engine-patience', flags.enginePatience, 600);

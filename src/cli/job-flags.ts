@@ -39,18 +39,13 @@ export interface MappingFlags {
 }
 
 /** Flags of `score` and `segment`, as commander hands them on. */
-export interface JobFlags extends MappingFlags, SegmentFlags, LogFlags {
-  readonly output?: string;
-  readonly format?: string;
-  readonly columns?: string;
-  readonly drop?: string;
+export interface JobFlags extends MappingFlags, SegmentFlags, WrittenFlags, LogFlags {
   readonly joinColumns?: string;
   readonly device: string;
   readonly limit?: string;
   readonly maxRejects?: string;
   readonly rowsPerPart?: string;
   readonly partition?: string;
-  readonly overwrite: boolean;
   readonly timeLimit?: string;
   readonly chatTemplateArg?: readonly string[];
   readonly endToken: string;
@@ -170,13 +165,25 @@ export function mapped(command: Command): Command {
     );
 }
 
-export function mappingOptions(flags: MappingFlags) {
+export function mappingOptions({ map, preset, join, joinOn, maxLineBytes }: MappingFlags) {
+  return { map, preset, join, joinOn, maxLineBytes: given(maxLineBytes, parseMaxLineBytes) };
+}
+
+/** Flags of the commands that make rows. */
+export interface WrittenFlags {
+  readonly output?: string | undefined;
+  readonly format?: string | undefined;
+  readonly columns?: string | undefined;
+  readonly drop?: string | undefined;
+  readonly overwrite: boolean;
+}
+
+export function writtenOptions({ output, format, columns, drop, overwrite }: WrittenFlags) {
   return {
-    map: flags.map,
-    preset: flags.preset,
-    join: flags.join,
-    joinOn: flags.joinOn,
-    maxLineBytes: given(flags.maxLineBytes, parseMaxLineBytes),
+    ...{ output, overwrite },
+    format: given(format, (text) => oneOf('--format', text, FORMATS)),
+    columns: given(columns, (text) => parseNames('--columns', text)),
+    drop: given(drop, (text) => parseNames('--drop', text)),
   };
 }
 
@@ -184,10 +191,7 @@ export function jobOptions(flags: JobFlags) {
   return {
     ...mappingOptions(flags),
     device: parseDevice(flags.device),
-    output: flags.output,
-    format: given(flags.format, (text) => oneOf('--format', text, FORMATS)),
-    columns: given(flags.columns, (text) => parseNames('--columns', text)),
-    drop: given(flags.drop, (text) => parseNames('--drop', text)),
+    ...writtenOptions(flags),
     joinColumns: given(flags.joinColumns, (text) => parseNames('--join-columns', text)),
     partition: flags.partition,
     limit: given(flags.limit, (text) => positiveInteger('--limit', text, 100)),
@@ -195,7 +199,6 @@ export function jobOptions(flags: JobFlags) {
     chatTemplateArgs: parseTemplateArgs(flags.chatTemplateArg),
     shard: given(flags.shard, parseShard),
     rowsPerPart: given(flags.rowsPerPart, (text) => positiveInteger('--rows-per-part', text, 512)),
-    overwrite: flags.overwrite,
     endToken: oneOf('--end-token', flags.endToken, END_TOKEN),
     segments: resolveSegmentOptions(flags),
   };

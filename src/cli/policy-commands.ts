@@ -29,7 +29,6 @@ export function policy(policy: Command): void {
     .description(
       'Builds the graphs of a checkpoint of Llama, Mistral, Qwen2 to Qwen3.6 and their mixtures, SmolLM3, OLMo 2, Granite or Phi-4 (docs/policies.md; python -m rredcot.export takes others); its weights are linked, not copied, where the file system allows.',
     )
-    .addHelpText('after', '\nExample:\n  rredcot policy build ./checkpoint -o ./policy\n')
     .action(async (checkpoint: string, flags: BuildFlags) => {
       const { policyBuild } = await import('../commands/policy-build.js');
       await policyBuild(checkpoint, flags, (line) => process.stderr.write(`${escapeControls(line)}\n`));
@@ -42,7 +41,6 @@ export function policy(policy: Command): void {
     .description(
       'Shows architecture, parameters, vocabulary, limits, exit template, what the chat template makes of a message, and files. Exit 65 where it does not take a message.',
     )
-    .addHelpText('after', '\nExample:\n  rredcot policy info ./policy\n')
     .action(async (folder: string, flags: { chatTemplateArg?: string[] }) => {
       const { policyInfo } = await import('../commands/policy-info.js');
       await policyInfo(folder, parseTemplateArgs(flags.chatTemplateArg), print);
@@ -60,7 +58,6 @@ export function doctor(command: Command, { done }: CommandCall): void {
       'auto|cpu|cuda|cuda:<n>: has to prove itself too; auto: what auto takes',
       'auto',
     )
-    .addHelpText('after', '\nExample:\n  rredcot doctor\n  rredcot doctor --device cuda\n')
     .action(async (flags: { json: boolean; device: string }) => {
       const commands = await import('../commands/doctor.js');
       const { json, device } = flags;

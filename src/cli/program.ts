@@ -37,10 +37,7 @@ const COMMANDS: readonly (readonly [name: string, summary: string, load: () => P
 ];
 
 /** The commands that end an interruption themselves, since they have work to keep or to tell of. */
-const KEEPS_WORK: ReadonlySet<string> = new Set([
-  ...['score', 'requests', 'segment', 'verify'],
-  ...['redistribute', 'filter'],
-]);
+const KEEPS_WORK = new Set(['score', 'requests', 'segment', 'verify', 'redistribute', 'filter']);
 
 /** Notices errors of stdout and stderr, which would end the process. @returns what befell stdout, if anything */
 function listenToOutputs(): () => Promise<unknown> {

@@ -36,7 +36,7 @@ export async function score(command: Command, { argv, interruption, done }: Comm
     .optionsGroup('Output:')
     .addHelpText(
       'after',
-      '\nFlags of an estimator, or a segmenter: rredcot score --estimator <name> --segmenter <name> --help\n\nExample:\n  rredcot score traces.jsonl --map prompt=question,reference=answer -o scored.parquet\n',
+      '\nFlags of an estimator, or a segmenter: rredcot score --estimator <name> --segmenter <name> --help',
     )
     .action(async (inputs: string[], asked: ScoreFlags & FlagValues, command: Command) => {
       const log = await logOf(asked);
@@ -121,10 +121,6 @@ export function segment(command: Command, { argv, interruption, done }: CommandC
     .optionsGroup('Segments:')
     .option('--policy <folder>', 'policy folder', EMBEDDED_POLICY)
     .option('--no-policy', 'no entropies: merge by length, on characters')
-    .addHelpText(
-      'after',
-      '\nExample:\n  rredcot segment traces.jsonl --max-segments 40 --no-policy | head -1\n',
-    )
     .action(async (inputs: string[], flags: JobFlags & { policy: string | false }) => {
       const log = await logOf(flags);
       const commandSegment = await import('../commands/segment.js');

@@ -2,7 +2,7 @@
 import type { Command } from 'commander';
 import { usageError } from '../errors.js';
 import type { CreditFlags } from '../estimate/credit-flags.js';
-import { given, oneOf, parseNames, positiveInteger } from '../flag-values.js';
+import { given, positiveInteger } from '../flag-values.js';
 import { FORMATS } from '../io/write/output.js';
 import { hasColors } from '../report/terminal.js';
 
@@ -15,6 +15,8 @@ import {
   mappingOptions,
   OVERWRITE_FLAG,
   parseMaxLineBytes,
+  type WrittenFlags,
+  writtenOptions,
 } from './job-flags.js';
 import { credited } from './score-command.js';
 
@@ -25,22 +27,13 @@ export function verify(command: Command, { interruption: { signal }, done }: Com
     .description(
       'Compares every part, or a file, with what the run and the part itself say: that it is there, its rows, their Σσ, the hash of its bytes and of its rejects. Findings are lines on stdout, exit 65; exit 75 where there are none but parts are missing.',
     )
-    .addHelpText('after', '\nExample:\n  rredcot verify out/\n')
     .action(async (out: string, flags: LogFlags) => {
       const commands = await import('../commands/verify.js');
       done(await commands.verify(out, { signal, print }, await logOf(flags)));
     });
 }
 
-/** Flags of the commands that write rows. */
-interface ScoredFlags extends LogFlags {
-  readonly output?: string;
-  readonly format?: string;
-  readonly overwrite: boolean;
-}
-
-type RedistributeFlags = ScoredFlags &
-  CreditFlags & { columns?: string; drop?: string; calibration?: string };
+type RedistributeFlags = LogFlags & WrittenFlags & CreditFlags & { calibration?: string };
 
 export function redistribute(command: Command, { interruption: { signal }, done }: CommandCall): void {
   scored(command, './<input>.redistributed.parquet')
@@ -54,19 +47,11 @@ export function redistribute(command: Command, { interruption: { signal }, done 
     .description(
       "Computes the credit of scored traces again from what the file stores: σ rules, shaping, baselines, and estimators whose values follow from the stored log-probabilities. Flags that are not given are the file's own.",
     )
-    .addHelpText(
-      'after',
-      '\nExample:\n  rredcot redistribute scored.parquet --sigma rudder --baseline value -o rudder.parquet\n',
-    )
     .action(async (path: string, flags: RedistributeFlags) => {
       const commands = await import('../commands/redistribute.js');
       const { output, format, columns, drop, calibration, overwrite, quiet, logJson, ...credit } = flags;
-      const opts = {
-        ...{ flags: credit, calibration, output, overwrite, signal },
-        format: formatOf({ format }),
-        columns: given(columns, (text) => parseNames('--columns', text)),
-        drop: given(drop, (text) => parseNames('--drop', text)),
-      };
+      const written = writtenOptions({ output, format, columns, drop, overwrite });
+      const opts = { ...written, flags: credit, calibration, signal };
       done(await commands.redistribute(path, opts, await logOf({ quiet, logJson })));
     });
   credited(command, false);
@@ -82,11 +67,7 @@ export function filter(command: Command, { interruption: { signal }, done }: Com
     .description(
       'Writes the traces that fit all conditions, as they are and in the format of the file (on stdout Parquet becomes an Arrow stream), and tells what each condition removed. Without a condition a folder of parts becomes one file. Takes what segment has written, too.',
     )
-    .addHelpText(
-      'after',
-      "\nExample:\n  rredcot filter scored.parquet --where 'status == ok' --where 'disagreement < .9' -o clean.parquet\n",
-    )
-    .action(async (path: string, flags: ScoredFlags & { where?: readonly string[] }) => {
+    .action(async (path: string, flags: LogFlags & WrittenFlags & { where?: readonly string[] }) => {
       const commands = await import('../commands/filter.js');
       const { where = [], output, overwrite } = flags;
       done(await commands.filter(path, { where, output, overwrite, signal }, await logOf(flags)));
@@ -100,17 +81,12 @@ function scored(command: Command, defaultOutput: string): Command {
   return logged(made);
 }
 
-function formatOf({ format }: { readonly format?: string | undefined }) {
-  return given(format, (text) => oneOf('--format', text, FORMATS));
-}
-
 export function summary(command: Command, { interruption: { signal }, done }: CommandCall): void {
   logged(scoredFile(command))
     .description(
       'Counts a scored file: rows by status, uniform σ, distributions of values, weights and log p, σ by position, calibration, suspected label noise.',
     )
     .option('--json', 'all numbers as one JSON object, for a dashboard', false)
-    .addHelpText('after', '\nExample:\n  rredcot summary scored.parquet\n')
     .action(async (path: string, flags: LogFlags & { json: boolean }) => {
       const commands = await import('../commands/summary.js');
       done(await commands.summary(path, { json: flags.json, signal }, write, await logOf(flags)));
@@ -129,7 +105,6 @@ export function report(command: Command, { interruption: { signal }, done }: Com
       "which traces may have one: 'reward == 0'; all have to hold, figures as of filter (default: any)",
       repeated,
     )
-    .addHelpText('after', '\nExample:\n  rredcot report scored.parquet -o report.html\n')
     .action(async (path: string, flags: ReportFlags) => {
       const commands = await import('../commands/report.js');
       const { output, where = [] } = flags;
@@ -156,8 +131,7 @@ export function calibrate(command: Command, { interruption: { signal }, done }: 
       '--probe',
       'fits the values of --estimator probe, to hidden states that --keep-states has kept',
       false,
-    )
-    .addHelpText('after', '\nExample:\n  rredcot calibrate scored.parquet -o calibration.json\n');
+    );
   logged(command).action(async (scored: string[], flags: CalibrateFlags) => {
     const commands = await import('../commands/calibrate.js');
     const { output, probe: isProbe } = flags;
@@ -194,20 +168,13 @@ export function inspect(command: Command, { interruption: { signal }, done }: Co
     )
     .option('--all', 'every segment, and whole texts', false)
     .option('--json', 'one JSON object, with values and σ', false)
-    .addHelpText('after', '\nExample:\n  rredcot inspect scored.parquet --worst\n')
     .action(async (file: string, flags: InspectFlags) => {
       const commands = await import('../commands/inspect.js');
-      const opts = { ...mappingOptions(flags), ...viewOf(flags), signal };
+      const { row, worst, where = [], all, json } = flags;
+      const view = { isColored: hasColors(process.stdout), width: process.stdout.columns || WIDTH };
+      const opts = { ...mappingOptions(flags), ...{ row, worst, where, all, json }, ...view, signal };
       done(await commands.inspect(file, opts, write));
     });
-}
-
-function viewOf({ row, worst, where = [], all, json }: InspectFlags) {
-  return {
-    ...{ row, worst, where, all, json },
-    isColored: hasColors(process.stdout),
-    width: process.stdout.columns || WIDTH,
-  };
 }
 
 interface CompareFlags extends LogFlags {
@@ -225,7 +192,6 @@ export function compare(command: Command, { done }: CommandCall): void {
     .option('--json', 'one JSON object', false)
     .option('--csv', 'a line a pair of credits', false)
     .option(...MAX_LINE_BYTES_FLAG)
-    .addHelpText('after', '\nExample:\n  rredcot compare scored.parquet\n')
     .action(async (files: string[], flags: CompareFlags) => {
       if (flags.json && flags.csv)
         throw usageError('--json and --csv are two forms of one output', 'leave out one');

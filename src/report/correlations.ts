@@ -137,11 +137,8 @@ export function correlationsTable(pairs: readonly CreditPair[]): string {
   const line = (row: string[]) =>
     row.map((text, n) => (n === 0 ? text.padEnd(widths[n] ?? 0) : text.padStart(widths[n] ?? 0))).join('  ');
   const isNarrow = pairs.some(({ groups }) => groups < FEW_GROUPS);
-  return `${[
-    ...rows.map(line),
-    '',
-    `[ ]: 95 % of 1,000 resamples of groups${isNarrow ? '; of fewer than ten groups too narrow' : ''}`,
-  ].join('\n')}\n`;
+  const note = `[ ]: 95 % of 1,000 resamples of groups${isNarrow ? '; of fewer than ten groups too narrow' : ''}`;
+  return `${[...rows.map(line), '', note].join('\n')}\n`;
 }
 
 /** The pairs as CSV; what is not known is empty. */

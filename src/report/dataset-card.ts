@@ -23,10 +23,7 @@ export interface CardFacts {
   readonly rejects: number;
 }
 
-const DONE: Readonly<Record<string, string>> = {
-  score: 'scored',
-  segment: 'cut into segments',
-};
+const DONE: Readonly<Record<string, string>> = { score: 'scored', segment: 'cut into segments' };
 
 /** Writes the card, unless one is there: that of another shard, or of somebody else. */
 export async function writeCard(path: string, facts: CardFacts): Promise<void> {
@@ -54,7 +51,8 @@ function frontMatter({ format }: CardFacts): string {
     '  - config_name: default',
     '    data_files:',
     '      - split: train',
-    `        path: ${yamlText(`part-*.${format}`)}`,
+    // a JSON string is a YAML string; quoted always, since `no`, `1` and `null` are none
+    `        path: ${JSON.stringify(`part-*.${format}`)}`,
     '---',
   ];
   return `${CARD_HEAD}${lines.join('\n')}\n`;
@@ -75,7 +73,7 @@ function body({ format, ourColumns, passThrough, metadata, rows, rejects, words 
       ['column', 'meaning'],
       ourColumns.map(({ name, meaning = '' }) => [`\`${name}\``, meaning]),
     ),
-    ...(input.length === 0 ? [] : [`Besides, from the input: ${listed(input)}.`]),
+    ...(input.length === 0 ? [] : [`Besides, from the input: ${input.map(markdownCode).join(', ')}.`]),
     ...(format === 'jsonl' ? ['Besides, each row has the keys of its input row.'] : []),
     '## How it was made',
     `\`\`\`json\n${printableJson(JSON.stringify(config, null, 2))}\n\`\`\``,
@@ -129,17 +127,8 @@ function hashTable(files: Readonly<Record<string, string>>): string {
   return table(['file', 'sha256'], rows);
 }
 
-function listed(names: readonly string[]): string {
-  return names.map(markdownCode).join(', ');
-}
-
 function table(head: readonly string[], rows: readonly (readonly string[])[]): string {
   const line = (cells: readonly string[]) =>
     `| ${cells.map((cell) => cell.replaceAll('|', '\\|')).join(' | ')} |`;
   return [line(head), line(head.map(() => '---')), ...rows.map(line)].join('\n');
-}
-
-/** A JSON string is a YAML string; quoted always, since `no`, `1` and `null` are none. */
-function yamlText(text: string): string {
-  return JSON.stringify(text);
 }

@@ -142,19 +142,14 @@ function section(label: string, lines: readonly string[]): string[] {
 /** The lines about a row. */
 export function drawInspection(found: Inspection): string[] {
   const { preset, join, trace } = found;
+  const missing = found.missing.map(({ field, what, flag }) => `${field}: ${what}: ${flag}`);
   return [
     ...section('row', [`${found.file}:${found.row}`, `columns ${found.columns.join(', ')}`]),
-    ...section(
-      'preset',
-      preset === null ? ['none fits: fields by their names, or --map'] : presetLines(preset),
-    ),
+    ...section('preset', preset ? presetLines(preset) : ['none fits: fields by their names, or --map']),
     ...section('joined', join === null ? [] : [`${join.name}, on ${join.on}`]),
     ...section('rejected', found.rejected === null ? [] : [rejectedText(found.rejected)]),
     ...(trace === null ? [] : traceLines(trace, found)),
-    ...section(
-      'missing',
-      found.missing.map(({ field, what, flag }) => `${field}: ${what}: ${flag}`),
-    ),
+    ...section('missing', missing),
     ...section('try', found.proposal === undefined ? [] : [found.proposal]),
   ];
 }
@@ -191,11 +186,9 @@ function traceLines(trace: Trace, { fields, traces }: Inspection): string[] {
     ...section(
       'references',
       references.map(({ answer, solution, utility }) => {
-        const text =
-          solution === undefined
-            ? ''
-            : `, solution ${JSON.stringify(clip(solution, 60, 0))}${from('solution')}`;
-        return `${JSON.stringify(clip(answer, 200, 0))}, utility ${utility}${from('reference')}${text}`;
+        const begun = (text: string, most: number) => JSON.stringify(clip(text, most, 0));
+        const more = solution === undefined ? '' : `, solution ${begun(solution, 60)}${from('solution')}`;
+        return `${begun(answer, 200)}, utility ${utility}${from('reference')}${more}`;
       }),
     ),
     ...section('reward', trace.reward === null ? ['unknown'] : [`${trace.reward}${from('reward')}`]),
@@ -217,11 +210,9 @@ function textLines(text: string, from: string): string[] {
 }
 
 function idLines(ids: Int32Array | undefined, from: string): string[] {
-  return ids === undefined
-    ? []
-    : [
-        `${plural(ids.length, 'token id')}${from}: ${[...ids.subarray(0, 8)].join(' ')}${ids.length > 8 ? ' …' : ''}`,
-      ];
+  if (ids === undefined) return [];
+  const first = ids.subarray(0, 8).join(' ');
+  return [`${plural(ids.length, 'token id')}${from}: ${first}${ids.length > 8 ? ' …' : ''}`];
 }
 
 function maskLines(own: Trace['completionMask'], from: string): string[] {

@@ -47,21 +47,17 @@ export function openLog({ quiet, json, shard }: LogOptions): Log {
   const logger = pino({ level: quiet ? 'error' : 'info', base, formatters: { level } }, stream);
   let last = performance.now() - TERMINAL_INTERVAL_MS;
   const told = new Set<string>();
-  const isNew = (message: string): boolean => told.size < told.add(message).size;
+  function tell(message: string, write: (text: string) => void): void {
+    if (quiet || told.size === told.add(message).size) return;
+    endProgressLine();
+    write(escapeControls(message));
+  }
   return {
-    info(message) {
-      if (quiet || !isNew(message)) return;
-      endProgressLine();
-      logger.info(escapeControls(message));
-    },
+    info: (message) => tell(message, (text) => logger.info(text)),
     record(message, fields) {
       if (json) logger.info(fields, message);
     },
-    warn(code, message) {
-      if (quiet || !isNew(message)) return;
-      endProgressLine();
-      logger.warn({ code }, escapeControls(message));
-    },
+    warn: (code, message) => tell(message, (text) => logger.warn({ code }, text)),
     text(block) {
       if (quiet || json) return;
       endProgressLine();

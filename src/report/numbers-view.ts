@@ -55,27 +55,20 @@ export function drawNumbers(path: string, { numbers, valueName, warnings }: File
     ...warnings.map(({ message }) => named('! warning', escapeControls(message))),
     ...(Object.keys(unreadable).length > 0 ? [named('not readable', codes(unreadable))] : []),
   ];
-  if (fallbacks > 0)
-    lines.push(
-      named(
-        '',
-        `σ in the rows and by place below: of ${plural(credited - fallbacks, 'trace')}, without ${count(fallbacks)} whose σ is uniform by fallback`,
-      ),
-    );
+  const rest = `σ in the rows and by place below: of ${plural(credited - fallbacks, 'trace')}, without ${count(fallbacks)} whose σ is uniform by fallback`;
+  if (fallbacks > 0) lines.push(named('', rest));
   lines.push('', columns('', ['5 %', 'median', '95 %', 'largest']));
   for (const { name, of } of shownDistributions(numbers, valueName))
     lines.push(columns(name, [of.p05, of.median, of.p95, of.max].map(known)));
   lines.push('');
   const { value_end: curve } = calibration;
-  if (curve !== null)
-    lines.push(
-      named(
-        `${valueName} at the end`,
-        curve.n === 0
-          ? 'not to be compared with rewards'
-          : `its tenths are off by ${known(curve.error)} from their mean reward on average, mean squared error of a trace ${known(curve.brier)} (${plural(curve.n, 'trace')})`,
-      ),
-    );
+  if (curve !== null) {
+    const told =
+      curve.n === 0
+        ? 'not to be compared with rewards'
+        : `its tenths are off by ${known(curve.error)} from their mean reward on average, mean squared error of a trace ${known(curve.brier)} (${plural(curve.n, 'trace')})`;
+    lines.push(named(`${valueName} at the end`, told));
+  }
   for (const side of ['right', 'wrong'] as const) {
     const list = positions[side];
     if (list === null) continue;

@@ -55,11 +55,8 @@ export function openStats(opts: StatsOptions) {
   /** Everything of this share, the parts of earlier attempts included. */
   function totals() {
     const { traces, rejects, tokens } = progress.totals();
-    return {
-      traces: traces + before.traces,
-      rejects: rejects + before.rejects,
-      tokens: tokens + before.tokens,
-    };
+    const sums = { traces: traces + before.traces, rejects: rejects + before.rejects };
+    return { ...sums, tokens: tokens + before.tokens };
   }
 
   function warn(isEarly: boolean): void {
@@ -72,21 +69,15 @@ export function openStats(opts: StatsOptions) {
     }
   }
 
+  const fromOutside = () => ({ ...opts.figures?.(), ...opts.beside, output: target.path });
+
   /** The record with which the log ends. */
   function doneRecord(): Record<string, unknown> {
     const { tokens_per_s, ...done } = progress.totals();
     const figures = endRecord(counts.numbers, policy);
     const speed = opts.isComputed && { tokens_per_s };
     const ofPadding = padded.traces > 0 && { padded_traces: padded.traces, padding_tokens: padded.tokens };
-    return {
-      ...done,
-      ...speed,
-      ...figures,
-      ...ofPadding,
-      ...opts.figures?.(),
-      ...opts.beside,
-      output: target.path,
-    };
+    return { ...done, ...speed, ...figures, ...ofPadding, ...fromOutside() };
   }
 
   return {
@@ -111,7 +102,7 @@ export function openStats(opts: StatsOptions) {
     },
     /** The record of the whole run, for its summary: where an earlier attempt has made a part of it, what both can count. */
     wholeRecord: (): Readonly<Record<string, unknown>> =>
-      isResumed ? { ...totals(), ...opts.figures?.(), ...opts.beside, output: target.path } : doneRecord(),
+      isResumed ? { ...totals(), ...fromOutside() } : doneRecord(),
     /** Tells the user what was done. */
     report(): void {
       const { numbers, rejects } = counts;
@@ -123,8 +114,7 @@ export function openStats(opts: StatsOptions) {
         log.info(`padding was cut off ${plural(padded.traces, 'trace')}: ${plural(padded.tokens, 'token')}`);
       warn(false);
       const rejected = rejectWarning(rejects, totals().traces);
-      for (const { code, message } of [...(names?.warnings() ?? []), ...(rejected ? [rejected] : [])])
-        log.warn(code, message);
+      for (const { code, message } of [...(names?.warnings() ?? []), ...rejected]) log.warn(code, message);
       if (isResumed) log.info('these figures are of this attempt alone: rredcot summary counts them all');
       if (rejects.total > 0) log.text(() => `rejects in ${escapeControls(target.rejects)}`);
       if (target.path !== '-') log.text(() => `written to ${escapeControls(target.path)}`);
@@ -174,31 +164,26 @@ export function endLines(
     const found = codes(Object.fromEntries(Object.entries(tally).filter(([code]) => isMeant(code))));
     return found === '' ? '' : ` (${found})`;
   };
-  const lines: string[] = [];
-  if (told.mean_logprob !== null) {
-    const name = policy && `policy ${policy.isEmbedded ? 'bundled' : escapeControls(policy.path)}: `;
-    const { guessing_logprob: guess, median_value_range: range } = told;
-    const guessing = guess === undefined ? '' : ` (guessing: ${shortNumber(guess)})`;
-    const values = range === null ? '' : `, median range of ${valueName} ${shortNumber(range)}`;
-    lines.push(`${name ?? ''}mean log p ${shortNumber(told.mean_logprob)} a token${guessing}${values}`);
-  }
-  if (numbers.sampled_above !== null && numbers.sampled_apart !== null)
-    lines.push(
-      `the rows' own log p lie ${shortNumber(numbers.sampled_above)} a token above these, ${shortNumber(numbers.sampled_apart)} from them`,
-    );
-  if (told.lost_fraction) lines.push(`samples cut or without a verdict: ${percent(told.lost_fraction)}`);
-  if (told.uniform_share !== null && told.uniform_in_effect_share !== null)
-    lines.push(
-      `σ uniform by fallback: ${percent(told.uniform_share)}${listed(status, isFallback)}; in effect: ${percent(told.uniform_in_effect_share)}`,
-    );
-  if (told.below_noise)
-    lines.push(`changes of value below the noise: ${percent(told.below_noise)} of the segments`);
-  if (told.median_sigma_gain !== null)
-    lines.push(
-      `σ makes a trace's gradient ${shortNumber(told.median_sigma_gain)} times as large, in the median (docs/trainers.md)`,
-    );
+  const { guessing_logprob: guess, median_value_range: range } = told;
+  const name = policy ? `policy ${policy.isEmbedded ? 'bundled' : escapeControls(policy.path)}: ` : '';
+  const guessing = guess === undefined ? '' : ` (guessing: ${shortNumber(guess)})`;
+  const values = range === null ? '' : `, median range of ${valueName} ${shortNumber(range)}`;
   const others = listed(status, (code) => code !== 'ok' && !isFallback(code));
-  if (others !== '') lines.push(`also in status:${others}`);
+  const lines = [
+    told.mean_logprob !== null &&
+      `${name}mean log p ${shortNumber(told.mean_logprob)} a token${guessing}${values}`,
+    numbers.sampled_above !== null &&
+      numbers.sampled_apart !== null &&
+      `the rows' own log p lie ${shortNumber(numbers.sampled_above)} a token above these, ${shortNumber(numbers.sampled_apart)} from them`,
+    told.lost_fraction && `samples cut or without a verdict: ${percent(told.lost_fraction)}`,
+    told.uniform_share !== null &&
+      told.uniform_in_effect_share !== null &&
+      `σ uniform by fallback: ${percent(told.uniform_share)}${listed(status, isFallback)}; in effect: ${percent(told.uniform_in_effect_share)}`,
+    told.below_noise && `changes of value below the noise: ${percent(told.below_noise)} of the segments`,
+    told.median_sigma_gain !== null &&
+      `σ makes a trace's gradient ${shortNumber(told.median_sigma_gain)} times as large, in the median (docs/trainers.md)`,
+    others !== '' && `also in status:${others}`,
+  ].filter((line) => typeof line === 'string');
   if (total === 0) return lines;
   const reasons = counts.slice(0, SHOWN_REASONS).map(({ first }) => `  ${onOneLine(first)}`);
   return [...lines, `rejected: ${count(total)}${listed(unreadable, () => true)}`, ...reasons];

@@ -55,10 +55,6 @@ export function endProgressLine(): void {
   drawn = false;
 }
 
-const CODES: Readonly<Record<number, string>> = Object.fromEntries(
-  Object.entries(EXIT).map(([name, code]) => [code, name]),
-);
-
 /** Tells of an error that is meant for the user. */
 export function tellError({ message, hint, exitCode }: RredcotError, json: boolean): ExitCode {
   endProgressLine();
@@ -81,7 +77,8 @@ export function tellBug(error: unknown, json: boolean): ExitCode {
 
 /** A record as the log writes them. */
 export function record(exitCode: ExitCode, msg: string, more: Readonly<Record<string, unknown>>): void {
-  const fields = { code: CODES[exitCode], exit_code: exitCode, ...more };
+  const [code] = Object.entries(EXIT).find(([, each]) => each === exitCode) ?? [];
+  const fields = { code, exit_code: exitCode, ...more };
   const text = JSON.stringify({ level: 'fatal', time: Date.now(), ...fields, msg });
   process.stderr.write(`${printableJson(text)}\n`);
 }

@@ -175,12 +175,10 @@ function oneSidedCredit({ returns, uneven }: RunNumbers): string | undefined {
 }
 
 /** Where more than one trace in twenty was rejected. @param traces of the whole */
-export function rejectWarning({ total, counts: [most] }: RejectTally, traces: number): Warning | undefined {
-  if (most === undefined || total <= REJECTED * (total + traces)) return undefined;
-  return {
-    code: 'many_rejected',
-    message: `${count(total)} of ${plural(total + traces, 'trace')} were rejected, most of them (${count(most.count)}) with ${most.code}, first ${onOneLine(most.first)}`,
-  };
+export function rejectWarning({ total, counts: [most] }: RejectTally, traces: number): Warning[] {
+  if (most === undefined || total <= REJECTED * (total + traces)) return [];
+  const message = `${count(total)} of ${plural(total + traces, 'trace')} were rejected, most of them (${count(most.count)}) with ${most.code}, first ${onOneLine(most.first)}`;
+  return [{ code: 'many_rejected', message }];
 }
 
 const SHOWN_CHARACTERS = 240;
@@ -235,23 +233,25 @@ export function seenNames(isGrouped: boolean): SeenNames {
         note(alike, id);
     },
     warnings() {
-      const warnings: Warning[] = [];
-      if (same.traces > 0)
-        warnings.push({
-          code: 'same_id',
-          message: `${plural(same.traces, 'trace')} ${same.traces === 1 ? 'has' : 'have'} the id of an earlier one, first ${JSON.stringify(same.first)}: what joins rows by id mixes them, and verify finds them; --map id=<column> names a column that tells them apart`,
-        });
-      if (mixed.traces > 0)
-        warnings.push({
-          code: 'mixed_groups',
-          message: `${plural(mixed.traces, 'prompt')} ${are(mixed.traces)} in a group with other prompts, first in ${JSON.stringify(mixed.first)}: what follows of a group, such as its mean reward, is meant for completions of one prompt; --map group=<column> names one that holds a prompt together`,
-        });
-      if (alike.traces > 0)
-        warnings.push({
-          code: 'same_completion',
-          message: `${plural(alike.traces, 'trace')} ${alike.traces === 1 ? 'has' : 'have'} the completion of an earlier one of the same group and prompt, first ${JSON.stringify(alike.first)}: they are one peer, and none of each other, which counts once where nobody would draw it twice (docs/method.md); where they are one trace under several ids, leave the others out`,
-        });
-      return warnings;
+      const has = (n: number) => `${plural(n, 'trace')} ${n === 1 ? 'has' : 'have'}`;
+      const told = [
+        [
+          'same_id',
+          same.traces,
+          `${has(same.traces)} the id of an earlier one, first ${JSON.stringify(same.first)}: what joins rows by id mixes them, and verify finds them; --map id=<column> names a column that tells them apart`,
+        ],
+        [
+          'mixed_groups',
+          mixed.traces,
+          `${plural(mixed.traces, 'prompt')} ${are(mixed.traces)} in a group with other prompts, first in ${JSON.stringify(mixed.first)}: what follows of a group, such as its mean reward, is meant for completions of one prompt; --map group=<column> names one that holds a prompt together`,
+        ],
+        [
+          'same_completion',
+          alike.traces,
+          `${has(alike.traces)} the completion of an earlier one of the same group and prompt, first ${JSON.stringify(alike.first)}: they are one peer, and none of each other, which counts once where nobody would draw it twice (docs/method.md); where they are one trace under several ids, leave the others out`,
+        ],
+      ] as const;
+      return told.flatMap(([code, n, message]) => (n > 0 ? [{ code, message }] : []));
     },
   };
 }

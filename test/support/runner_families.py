@@ -11,7 +11,7 @@ import types
 import torch
 import transformers
 from rredcot import answer
-from rredcot.answerers import questions
+from rredcot._questions import questions
 
 SHAPE = {"vocab_size": 97, "hidden_size": 64, "num_hidden_layers": 4, "initializer_range": 0.2, "max_position_embeddings": 4096}
 HEADS = {"intermediate_size": 96, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16}
@@ -43,10 +43,11 @@ def checked(family, folder):
     torch.manual_seed(2)
     config = getattr(transformers, f"{family}Config")(**{**SHAPE, **FAMILIES[family]})
     transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32).save_pretrained(folder)
-    engine = answer.Torch(folder, "float32", {})
+    answerer = answer.Answerer("torch", folder, "float32", {})
+    engine = answerer.engine
     engine.tokens = 64  # a trace has several passes, and a branch may be longer
     asked = list(questions(map(json.dumps, lines(family, 150, 6))))
-    found = [json.loads(one) for window in answer.windows(asked, engine.window) for one in answer.answers(window, engine)]
+    found = [json.loads(one) for window in answer.windows(asked, engine.window) for one in answerer.answers(window)[0]]
     off, entropies, samples = [], [], 0
     for q, logprobs, one in zip(asked, exact(engine.model, [q.ids for q in asked]), found):
         if q.samples:

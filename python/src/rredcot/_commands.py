@@ -1,9 +1,10 @@
 """The commands as functions: each runs the program once over files, and reads what it has written."""
 from __future__ import annotations
 
-import glob
+import contextlib
 import json
 import os
+import pathlib
 import subprocess
 import tempfile
 from typing import TYPE_CHECKING, Any
@@ -46,39 +47,38 @@ def redistribute(scored: Any, **flags: Unpack[RedistributeFlags]) -> pa.Table:
 
 def calibrate(scored: Any, **flags: Unpack[CalibrateFlags]) -> dict[str, Any]:
     """Fits a value on the reward's scale to a scored table (or files). Returns what `calibration=` of the other functions takes."""
-    with tempfile.TemporaryDirectory(prefix="rredcot-") as folder:
-        output = os.path.join(folder, "calibration.json")
-        _run(["calibrate", *input_words(scored, folder), "-o", output, *flag_words(flags, folder)], folder)
-        with open(output, encoding="utf8") as file:
-            return json.load(file)
+    with _ran("calibrate", scored, flags, "calibration.json") as (path, _), open(path, encoding="utf8") as file:
+        return json.load(file)
 
 
 def _table(command, data, flags):
     pa = pyarrow()
-    with tempfile.TemporaryDirectory(prefix="rredcot-") as folder:
-        output = os.path.join(folder, "out.arrow")
-        rejected = _run([command, *input_words(data, folder), "-o", output, *flag_words(flags, folder)], folder)
-        with pa.OSFile(output) as file:
-            table = pa.ipc.open_file(file).read_all()
+    with _ran(command, data, flags, "out.arrow") as (path, rejected), pa.OSFile(path) as file:
+        table = pa.ipc.open_file(file).read_all()
     return own_source(with_rejects(table, rejected), data)
 
 
-def _run(words, folder):
-    """Runs it to its end, in this process's folder. Returns the lines of the rejects. Raises Error."""
-    command = _node.command([*words, "--log-json"])
-    process = subprocess.Popen(command, env=_node.environment(), stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, encoding="utf8")
-    fatal = None
-    with process:
+@contextlib.contextmanager
+def _ran(command, data, flags, output):
+    """Runs it to its end. Gives the path of what it has written, as long as that is read, and the lines of the rejects. Raises Error."""
+    with tempfile.TemporaryDirectory(prefix="rredcot-") as folder:
+        path = os.path.join(folder, output)
+        code, fatal = run([command, *input_words(data, folder), "-o", path, *flag_words(flags, folder)])
+        rejects = pathlib.Path(folder).glob("*.rejects.jsonl")
+        rejected = "".join(each.read_text(encoding="utf8") for each in rejects).replace(folder + os.sep, "")
+        if code != 0:
+            raise ended(code, fatal, rejected)
+        yield path, rejected
+
+
+def run(words):
+    """Runs the program in this process's folder. Returns its exit code, and what it has said last if that was an error."""
+    command, fatal = _node.command([*words, "--log-json"]), None
+    with subprocess.Popen(command, env=_node.environment(), stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, encoding="utf8") as process:
         try:
             for line in process.stderr:
                 fatal = tell(line) or fatal
         except BaseException:
             process.terminate()
             raise
-    rejected = ""
-    for path in glob.glob(os.path.join(glob.escape(folder), "*.rejects.jsonl")):
-        with open(path, encoding="utf8") as file:
-            rejected += file.read().replace(folder + os.sep, "")
-    if process.returncode != 0:
-        raise ended(process.returncode, fatal, rejected)
-    return rejected
+    return process.returncode, fatal

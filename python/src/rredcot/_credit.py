@@ -97,29 +97,44 @@ def one_of(advantages):
     return advantages[0].item() if len(advantages) else 0.0
 
 
+def cut(ids, wrote):
+    """Prompt, completion, and which of this the policy wrote: from its first token to its last."""
+    places = [n for n, own in enumerate(wrote) if own]
+    start, end = (places[0], places[-1] + 1) if places else (len(ids), len(ids))
+    return ids[:start], ids[start:end], [int(own) for own in wrote[start:end]]
+
+
 def tokens_of(ids, seen, acted):
-    """Of padded rows (B, L): prompt, completion, and which of this the policy wrote. `acted` (B, A) marks that, and ends where they end."""
+    """The same of padded rows (B, L). `acted` (B, A) marks what the policy wrote, and ends where they end."""
     for row, mask, own in zip(ids, seen.bool(), acted.bool()):
-        places = own.nonzero()[:, 0] + ids.shape[1] - acted.shape[1]
-        start, end = (int(places[0]), int(places[-1]) + 1) if len(places) else (len(row), len(row))
-        wrote = own[start - ids.shape[1] + acted.shape[1] : end - ids.shape[1] + acted.shape[1]]
-        yield row[:start][mask[:start]].tolist(), row[start:end].tolist(), wrote.long().tolist()
+        wrote = mask.new_zeros(len(mask))
+        wrote[len(mask) - len(own) :] = own
+        yield cut(row[mask].tolist(), wrote[mask].tolist())
+
+
+def row_of(prompt, completion, wrote, advantages, **more):
+    """A trace as `Live` and `Stored` are called with: the advantages are those of its tokens."""
+    return {"prompt_ids": prompt, "completion_ids": completion, "completion_mask": wrote, "advantage": one_of(advantages), **more}
+
+
+def spread(advantages, weights, mask):
+    """Advantages (B, L) times the weights of each row where the mask has its tokens, 0 elsewhere."""
+    import torch
+
+    placed = torch.zeros_like(advantages)
+    for i, own in enumerate(weights):
+        placed[i, mask[i].bool()] = torch.from_numpy(own).to(placed)
+    return advantages * placed
 
 
 def weigh(credit, tokens, acted, advantages, references=None):
     """Advantages (B, A) times σ·T where `acted` (B, A) marks what the policy wrote, 0 elsewhere. `tokens` as tokens_of gives them."""
-    import torch
-
     rows = []
-    for i, (prompt, completion, wrote) in enumerate(tokens):
-        row = {"prompt_ids": prompt, "completion_ids": completion, "completion_mask": wrote}
+    for i, each in enumerate(tokens):
         # what was scored before needs no advantage
-        row["advantage"] = one_of(advantages[i][acted[i].bool()]) if isinstance(credit, Live) else None
-        rows.append(row if references is None else {**row, "reference": references[i]})
-    weights = torch.zeros_like(advantages)
-    for i, (row, own) in enumerate(zip(rows, credit(rows))):
-        weights[i, acted[i].bool()] = torch.from_numpy(own[np.array(row["completion_mask"], dtype=bool)]).to(weights)
-    return advantages * weights
+        own = advantages[i][acted[i].bool()] if isinstance(credit, Live) else ()
+        rows.append(row_of(*each, own, **({} if references is None else {"reference": references[i]})))
+    return spread(advantages, [own[np.array(row["completion_mask"], dtype=bool)] for row, own in zip(rows, credit(rows))], acted)
 
 
 @functools.lru_cache

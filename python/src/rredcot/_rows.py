@@ -66,12 +66,16 @@ def is_path(data):
     return isinstance(data, (str, os.PathLike))
 
 
+def _paths(data):
+    """Those of files in the place of rows; none where it holds rows."""
+    named = [data] if is_path(data) else data
+    return [os.fspath(each) for each in named] if isinstance(named, (list, tuple)) and all(map(is_path, named)) else []
+
+
 def input_words(data, folder):
     """The command's inputs: paths as they are; rows in a file of the folder, since estimators read them more than once."""
-    if is_path(data):
-        return [os.fspath(data)]
-    if isinstance(data, (list, tuple)) and data and all(is_path(each) for each in data):
-        return [os.fspath(each) for each in data]
+    if named := _paths(data):
+        return named
     found = arrow(data)
     path = os.path.join(folder, "rows.jsonl" if found is None else "rows.arrows")
     with open(path, "wb") as file:
@@ -84,7 +88,7 @@ def input_words(data, folder):
 
 def own_source(table, data):
     """Rows that came from no file name none: `-` is stdin's name."""
-    if is_path(data) or "source_file" not in table.column_names or (isinstance(data, list) and data and is_path(data[0])):
+    if _paths(data) or "source_file" not in table.column_names:
         return table
     pa = pyarrow()
     place = table.column_names.index("source_file")

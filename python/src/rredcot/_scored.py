@@ -31,6 +31,18 @@ def scored_rows(data):
     return known
 
 
+def group_of(row):
+    return str(row["id"] if row.get("group") is None else row["group"])
+
+
+def by_group(rows, group_of=group_of):
+    """Lists of rows by group, in the order of their first."""
+    groups = {}
+    for row in rows:
+        groups.setdefault(group_of(row), []).append(row)
+    return groups
+
+
 def _read(path):
     pa = pyarrow()
     with open(path, "rb") as file:

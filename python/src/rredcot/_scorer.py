@@ -1,6 +1,7 @@
 """A process of `rredcot score - --stream`: one batch after the other, while the policy stays open."""
 from __future__ import annotations
 
+import functools
 import json
 import os
 import subprocess
@@ -11,15 +12,15 @@ from typing import TYPE_CHECKING, Any, Callable
 
 from rredcot import _node
 from rredcot._errors import ended, failed, tell, with_rejects
+from rredcot._questions import questions
 from rredcot._rows import arrow, flag_words, own_source, pyarrow, table_of, write_stream
-from rredcot.answerers import questions
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from typing_extensions import Unpack
 
     from rredcot._flags import ScoreFlags
-    from rredcot.answerers import Question
+    from rredcot._questions import Question
 
 
 class Scorer:
@@ -81,11 +82,7 @@ class Scorer:
         self.close()
 
     def __reduce__(self):
-        return _made, (self._policy, self._answerer, self._flags)
-
-
-def _made(policy, answerer, flags):
-    return Scorer(policy, answerer=answerer, **flags)
+        return functools.partial(Scorer, self._policy, answerer=self._answerer, **self._flags), ()
 
 
 class _Process:
@@ -109,7 +106,6 @@ class _Process:
     def ask(self, table, policy, answerer=None):
         """Metadata of the answer's first stream, and the table of the second, if it was scored. Raises Error where the process has ended."""
         pa = pyarrow()
-        out = self._program.stdout
         try:
             write_stream(table, self._program.stdin, policy, answerer)
             told = self._told()
@@ -121,12 +117,14 @@ class _Process:
                 told = self._told()
             if told[b"rredcot.exit"] != b"0":
                 return told, None
-            with pa.ipc.open_stream(out) as stream:
+            with pa.ipc.open_stream(self._program.stdout) as stream:
                 return told, stream.read_all()
-        except (OSError, pa.ArrowInvalid):
-            code = self._gone()
-            if code is None:
-                raise
+        except (OSError, pa.ArrowInvalid) as error:
+            try:
+                code = self._program.wait(2)
+            except subprocess.TimeoutExpired:  # it is alive: the rows were at fault
+                raise error from None
+            self._listener.join(2)
             raise ended(code, self._fatal) from None
 
     def _told(self):
@@ -135,15 +133,6 @@ class _Process:
         with pyarrow().ipc.open_stream(self._program.stdout) as stream:
             stream.read_all()
             return stream.schema.metadata
-
-    def _gone(self):
-        """The code with which it has ended; None where it is alive, and the rows were at fault."""
-        try:
-            code = self._program.wait(2)
-        except subprocess.TimeoutExpired:
-            return None
-        self._listener.join(2)
-        return code
 
     def close(self):
         self._end()

@@ -19,8 +19,8 @@ class Engine:
     def __call__(self, asked):
         # equal questions are asked once: the second one would find its own tokens in the cache, where no log p is
         keys = [q.id if q.fresh or q.samples else (tuple(q.ids), q.start, q.top) for q in asked]
-        unique = list({key: q for key, q in zip(keys, asked) if key != q.id}.items())
-        found = dict(zip([key for key, _ in unique], self.scored([q for _, q in unique])))
+        unique = {key: q for key, q in zip(keys, asked) if key != q.id}
+        found = dict(zip(unique, self.scored(unique.values())))
         found |= {q.id: self.scored([q])[0] for q in asked if q.fresh}
         drawn = [q for q in asked if q.samples]
         how = [{"n": q.samples, "max_tokens": q.max_tokens, "temperature": 1, "stop_token_ids": q.stop} for q in drawn]

@@ -52,29 +52,23 @@ def sigma_weights(
 
 
 def _rows(table, by_name):
-    """By id, or by the completion's tokens: the completions and σ of the rows that are called so."""
-    import numpy as np
-
+    """By id, or by the completion's tokens: the completions, σ and gains of the rows that are called so."""
     wanted = ["completion_ids", "sigma", *(["id"] if by_name else [])]
     missing = [name for name in wanted if name not in table.column_names]
     if missing:
         raise ValueError(f"the table has no {', '.join(missing)}, expected one of rredcot.score")
-    gains = table["sigma_gain"].to_pylist() if "sigma_gain" in table.column_names else [None] * len(table)
     rows: dict[Any, list[Any]] = {}
-    for name, ids, sigma, gain in zip(
-        table["id"].to_pylist() if by_name else [None] * len(table), table["completion_ids"].to_pylist(), table["sigma"].to_pylist(), gains
-    ):
-        if sigma is not None:
-            rows.setdefault(str(name) if by_name else tuple(ids), []).append((tuple(ids), np.asarray(sigma, dtype=np.float64), gain))
+    for row in table.select([name for name in (*wanted, "sigma_gain") if name in table.column_names]).to_pylist():
+        if row["sigma"] is not None:
+            ids = tuple(row["completion_ids"])
+            rows.setdefault(str(row["id"]) if by_name else ids, []).append((ids, row["sigma"], row.get("sigma_gain")))
     return rows
 
 
 def _found(rows, name, place):
-    import numpy as np
-
     found = rows.get(name)
     if found is None:
         raise ValueError(f"{place}: is not among the scored rows")
-    if not all(np.array_equal(other, found[0][1], equal_nan=True) for _, other, _ in found):
+    if any(other != found[0][1] for _, other, _ in found):
         raise ValueError(f"{place}: {len(found)} scored rows are called so, with another σ: give the batch ids that tell them apart")
     return found[0]

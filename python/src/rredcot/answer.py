@@ -8,7 +8,6 @@ Engines: vllm, sglang, or torch, which runs what transformers opens and knows en
 killed one has stopped. A question that the model cannot take gets an `error` for an answer.
 """
 import argparse
-import functools
 import importlib
 import itertools
 import json
@@ -18,46 +17,16 @@ import os
 import sys
 import time
 
-from rredcot.answerers import Model, questions
-
-
-class Torch(Model):
-    """As the other engines: `window` questions at a time, in rows of `longest` tokens of a `vocabulary`, of which it has `computed` so many."""
-
-    window = 1  # question, and those of the same trace
-
-    def __init__(self, model, dtype, more):
-        import torch
-        import transformers
-
-        lm = transformers.AutoModelForCausalLM.from_pretrained(model, dtype=dtype, **more)
-        super().__init__(lm.to("cuda") if torch.cuda.is_available() and "device_map" not in more else lm)
-        self.longest = getattr(self.config, "max_position_embeddings", float("inf"))
+from rredcot._questions import questions
 
 
 def windows(asked, size):
     """Lists of at least `size` questions, in which those of a base stand together."""
-    window = []
-    for _, same in itertools.groupby(asked, lambda q: q.base):
-        window += same
-        if len(window) >= size:
-            yield window
-            window = []
-    if window:
+    bases = (list(same) for _, same in itertools.groupby(asked, lambda q: q.base))
+    for window in bases:
+        while len(window) < size and (more := next(bases, None)):
+            window += more
         yield window
-
-
-def answers(window, engine):
-    """The line of each question."""
-    fits = [len(q.ids) + max(1, q.max_tokens) <= engine.longest and max(q.ids, default=0) < engine.vocabulary
-            and (q.ids if q.samples else 1 <= q.start < len(q.ids)) for q in window]
-    asked = [q for q, fit in zip(window, fits) if fit]
-    found = iter(engine(asked) if asked else ())
-    why = f"over {engine.longest} tokens with those to come, or an id that is none of the model's {engine.vocabulary}, or nothing before what is asked"
-    for q, fit in zip(window, fits):
-        answer = next(found) if fit else {"error": why}
-        finite = all(map(math.isfinite, answer.get("logprobs", ())))
-        yield line({"id": q.id, **({name: rounded(each) for name, each in answer.items()} if finite else {"error": "a log-probability is not finite"})})
 
 
 def rounded(value):
@@ -72,14 +41,25 @@ class Answerer:
     """An engine in this process, or in a worker of Ray."""
 
     def __init__(self, engine, *words):
-        self.engine = (Torch if engine == "torch" else importlib.import_module(f"rredcot._{engine}").Engine)(*words)
+        self.engine = importlib.import_module(f"rredcot._{engine}").Engine(*words)
 
     def about(self):
         return self.engine.name, self.engine.window
 
     def answers(self, window):
-        before = self.engine.computed
-        return list(answers(window, self.engine)), self.engine.computed - before
+        """The line of each question, and how many tokens were computed for them."""
+        engine, before, lines = self.engine, self.engine.computed, []
+        fits = [len(q.ids) + max(1, q.max_tokens) <= engine.longest and max(q.ids, default=0) < engine.vocabulary
+                and (q.ids if q.samples else 1 <= q.start < len(q.ids)) for q in window]
+        asked = [q for q, fit in zip(window, fits) if fit]
+        found = iter(engine(asked) if asked else ())
+        why = f"over {engine.longest} tokens with those to come, or an id that is none of the model's {engine.vocabulary}, or nothing before what is asked"
+        for q, fit in zip(window, fits):
+            answer = next(found) if fit else {"error": why}
+            if not all(map(math.isfinite, answer.get("logprobs", ()))):
+                answer = {"error": "a log-probability is not finite"}
+            lines.append(line({"id": q.id, **{name: rounded(each) for name, each in answer.items()}}))
+        return lines, engine.computed - before
 
 
 def on_ray(count, gpus, *words):
@@ -145,7 +125,7 @@ def main():
             (name, size), each = on_ray(asked.workers, asked.gpus, *words)
         else:
             answerer = Answerer(*words)
-            (name, size), each = answerer.about(), functools.partial(map, answerer.answers)
+            (name, size), each = answerer.about(), lambda windows: map(answerer.answers, windows)
     except ModuleNotFoundError as error:
         raise SystemExit(f"rredcot.answer: {error}: pip install {asked.engine.replace('torch', 'torch transformers')}") from None
     except (OSError, TypeError) as error:

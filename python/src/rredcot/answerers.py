@@ -9,44 +9,14 @@ from __future__ import annotations
 import copy
 import inspect
 import itertools
-import json
 import zlib
-from collections import namedtuple
 from typing import Any
 
+import torch
+import transformers
+
 from rredcot._errors import log
-
-BASES = 256  # lists of token ids that are kept for later questions to begin with
-
-# log p of ids[start:] is asked, each given all before it; with `top`, the largest too, or entropies. Questions of one `base` begin with
-# the same ids, `shared` of them. What is `fresh` is computed alone, with nothing that is cached. Where start is 0, `samples` of at most
-# `max_tokens` that follow are asked, which one of `stop` ends.
-Question = namedtuple("Question", "id ids base shared start top fresh samples max_tokens stop")
-
-
-def questions(lines):
-    """The questions of JSON lines, each with all its token ids."""
-    bases = {}
-    for n, line in enumerate(lines, 1):
-        try:
-            said = json.loads(line)
-        except ValueError as error:
-            raise ValueError(f"line {n} of the questions: {error}") from None
-        if "id" not in said:
-            continue
-        ids, base, shared = said["token_ids"], said["id"], len(said["token_ids"])
-        if "prefix" in said:
-            base, shared = said["prefix"]["of"], said["prefix"]["length"]
-            if base not in bases:
-                raise ValueError(f"{said['id']} begins with {base}, expected one of the last {BASES} without a prefix")
-            ids = bases[base][:shared] + ids
-        else:
-            bases[base] = ids
-            if len(bases) > BASES:
-                del bases[next(iter(bases))]
-        if "from" in said or "samples" in said:
-            asked = [said.get(name, 0) for name in ("from", "top", "fresh", "samples", "max_tokens")]
-            yield Question(said["id"], ids, base, shared, *asked, said.get("stop", []))
+from rredcot._questions import Question
 
 
 class Model:
@@ -61,9 +31,6 @@ class Model:
     """
 
     def __init__(self, model: Any, *, tokens: int | None = None, temperature: float = 1.0) -> None:
-        import torch
-        import transformers
-
         self.model, self.temperature = model, temperature
         self.config = model.config.get_text_config()
         self.vocabulary = model.get_input_embeddings().weight.shape[0]
@@ -74,8 +41,6 @@ class Model:
         self.way, self.computed = None, 0
 
     def __call__(self, asked: list[Question]) -> list[dict[str, Any]]:
-        import torch
-
         was, _ = self.model.training, self.model.eval()
         try:
             with torch.no_grad():
@@ -129,9 +94,6 @@ class Model:
 
     def _together(self, rows, way):
         """Fills rows in one pass; or one long row in several, a part behind the cache of those before."""
-        import torch
-        import transformers
-
         width, device = max(len(row.ids) for row in rows), self.model.get_input_embeddings().weight.device
         # padding is a branch of its own, or its attention would be no number
         ids, places, sees, owner = torch.zeros(4, len(rows), width, dtype=torch.long, device=device)
@@ -153,8 +115,6 @@ class Model:
 
     def _masks(self, seen, distance):
         """Who sees whom (B, n, m) as a mask for each kind of layer."""
-        import torch
-
         window = getattr(self.config, "sliding_window", None)
         kinds = set(getattr(self.config, "layer_types", None) or ["sliding_attention" if window else "full_attention"])
         dtype = self.model.get_input_embeddings().weight.dtype
@@ -165,8 +125,6 @@ class Model:
 
     def _behind(self, row):
         """Fills a row by its trace in parts, and each branch behind a copy of the cache at its exit."""
-        import torch
-
         length, cache, at, device = len(row.trace), None, 0, self.model.get_input_embeddings().weight.device
         for stop in sorted({*range(self.tokens, length, self.tokens), length, *(cut for _, cut, _ in row.branches)}):
             if stop > at:
@@ -177,8 +135,6 @@ class Model:
 
     def _fill(self, rows, at, ids, cache, **more):
         """One forward pass over ids (B, n), which stand at `at` in the rows; (log p of what follows, entropy) into them. Returns the cache."""
-        import torch
-
         keep = sorted({place for row in rows for place in row.follow if at <= place < at + ids.shape[1]})
         more |= {} if cache is False else {self._cache: cache}
         keeps = torch.tensor([place - at for place in keep] or [0], device=ids.device)
@@ -195,9 +151,6 @@ class Model:
 
     def _drawn(self, q):
         """Samples, the same whenever they are asked."""
-        import torch
-        import transformers
-
         device = self.model.get_input_embeddings().weight.device
         ids = torch.tensor([q.ids] * q.samples, device=device)
         stops = {"eos_token_id": q.stop, "pad_token_id": q.stop[0]} if q.stop else {}

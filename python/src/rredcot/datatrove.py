@@ -1,4 +1,6 @@
 """A step of a datatrove pipeline that scores documents whose text is a completion."""
+import itertools
+
 from datatrove.pipeline.base import PipelineStep
 
 from rredcot._errors import rejects
@@ -21,13 +23,8 @@ class Score(PipelineStep):
 
     def run(self, data, rank=0, world_size=1):
         with Scorer(self.policy, **self.flags) as scorer:
-            batch = []
-            for document in data:
-                batch.append(document)
-                if len(batch) == self.batch_size:
-                    yield from self._scored(scorer, batch)
-                    batch = []
-            if batch:
+            documents = iter(data)
+            while batch := list(itertools.islice(documents, self.batch_size)):
                 yield from self._scored(scorer, batch)
 
     def _scored(self, scorer, batch):

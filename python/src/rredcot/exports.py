@@ -2,7 +2,7 @@
 import logging
 
 from rredcot._rows import pyarrow
-from rredcot._scored import scored_rows
+from rredcot._scored import NEEDED, by_group, scored_rows
 
 
 def verl(scored):
@@ -12,15 +12,13 @@ def verl(scored):
             "data_source": row.get("data_source") or "rredcot",
             # the policy reads the ids; verl requires messages
             "prompt": [{"role": "user", "content": row["prompt"]}] if isinstance(row["prompt"], str) else row["prompt"],
-            "group": str(row["id"] if row.get("group") is None else row["group"]),
-            **{name: row[name] for name in ("prompt_ids", "completion_ids", "logprobs", "sigma", "reward")},
+            "group": group,
+            **{name: row[name] for name in NEEDED},
         }
-        for row in scored_rows(scored)
+        for group, own in by_group(scored_rows(scored)).items()
+        for row in own
     ]
-    order = {}
-    for row in rows:
-        order.setdefault(row["group"], len(order))
-    return pyarrow().Table.from_pylist(sorted(rows, key=lambda row: order[row["group"]]))
+    return pyarrow().Table.from_pylist(rows)
 
 
 def prm(scored):

@@ -6,8 +6,8 @@ RREDCOT holds the policy's folder and flags of `rredcot score`; the label is the
 nothing is generated: the prompts are a file with a row for each group, the label (--data.label_key) is its `group`, and
 --rollout.n_samples_per_prompt its size.
 """
-import collections
 import functools
+import itertools
 import os
 import runpy
 import sys
@@ -16,6 +16,7 @@ from openrlhf.trainer.ppo_utils.experience_maker import RemoteExperienceMaker
 from openrlhf.utils.agent import AgentExecutorBase
 
 from rredcot._credit import Stored, of_environment, tokens_of, weigh
+from rredcot._scored import by_group
 
 plain = RemoteExperienceMaker.compute_advantages_and_returns
 
@@ -32,15 +33,12 @@ class AgentExecutor(AgentExecutorBase):
     """Gives the stored traces of a group in turn. One engine serves all samples of a prompt."""
 
     def __init__(self):
-        self.traces = collections.defaultdict(collections.deque)
-        for row in of_environment().rows:
-            self.traces[row["group"]].append(row)
+        self.traces = {group: itertools.cycle(rows) for group, rows in by_group(of_environment().rows).items()}
 
     async def execute(self, prompt, label, sampling_params, max_length, hf_tokenizer, llm_engine, images=None):
         if label not in self.traces:
             raise ValueError(f"label {label!r} is no group of {of_environment().place}: --data.label_key must name the column `group`")
-        row = self.traces[label][0]
-        self.traces[label].rotate(-1)
+        row = next(self.traces[label])
         before, tokens = len(row["prompt_ids"]), row["prompt_ids"] + row["completion_ids"]
         nothing = dict.fromkeys(("images", "mm_train_inputs"))
         told = {"prompt": prompt, "label": label, "reward": row["reward"], "scores": row["reward"], "extra_logs": {}, "truncated": False}

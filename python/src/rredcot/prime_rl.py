@@ -12,13 +12,13 @@ import numpy as np
 from prime_rl.orchestrator.algo import ALGORITHM_CLASSES, assign_advantages
 from prime_rl.orchestrator.algo.base import iter_trainable_traces
 
-from rredcot._credit import of_environment, one_of, reference_name
+from rredcot._credit import cut, of_environment, reference_name, row_of
 
 
 class Credit(ALGORITHM_CLASSES["grpo"]):
     async def score_group(self, episodes):
         await super().score_group(episodes)
-        found = [(trace, row_of(trace)) for _, trace in iter_trainable_traces(episodes)]
+        found = [(trace, scored_as(trace)) for _, trace in iter_trainable_traces(episodes)]
         found = [(trace, row) for trace, row in found if row is not None]
         credit = of_environment()
         for (trace, row), weights in zip(found, await asyncio.to_thread(credit, [row for _, row in found])):
@@ -26,15 +26,13 @@ class Credit(ALGORITHM_CLASSES["grpo"]):
             assign_advantages(trace, [row["advantage"] * weight for weight in wrote])
 
 
-def row_of(trace):
+def scored_as(trace):
     """A trace as the scorer takes it; None for one that branches."""
     if any(node.parent != (n - 1 if n else None) for n, node in enumerate(trace.nodes)):
         return None
     ids, wrote = ([each for node in trace.nodes for each in getattr(node, name)] for name in ("token_ids", "mask"))
-    start, end = wrote.index(True), len(wrote) - wrote[::-1].index(True)
-    value = one_of(np.array([each for node in trace.nodes for each in node.advantages or []]))
-    row = {"prompt_ids": ids[:start], "completion_ids": ids[start:end], "completion_mask": [int(each) for each in wrote[start:end]]}
-    return {**row, "advantage": value, "reference": getattr(trace.task.data, reference_name(), None)}
+    advantages = np.array([each for node in trace.nodes for each in node.advantages or []])
+    return row_of(*cut(ids, wrote), advantages, reference=getattr(trace.task.data, reference_name(), None))
 
 
 ALGORITHM_CLASSES["grpo"] = Credit

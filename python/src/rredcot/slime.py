@@ -38,6 +38,10 @@ def _read(path):
     return found
 
 
+def _nothing(*_):
+    return None
+
+
 class _Plain(pickle.Unpickler):
     """Numbers, text, lists and dicts; what is of PyTorch becomes None."""
 
@@ -48,12 +52,7 @@ class _Plain(pickle.Unpickler):
             return _nothing
         raise pickle.UnpicklingError(f"it holds a {module}.{name}")
 
-    def persistent_load(self, _):
-        return None
-
-
-def _nothing(*_):
-    return None
+    persistent_load = _nothing
 
 
 def advantages(args, rollout_data):
@@ -84,20 +83,18 @@ def write_rollouts(scored, folder, groups):
     from slime.utils.types import Sample
 
     from rredcot._errors import log
-    from rredcot._scored import scored_rows
+    from rredcot._scored import by_group, scored_rows
 
-    by_group = collections.defaultdict(list)
-    for row in scored_rows(scored):
-        by_group[row["id"] if row["group"] is None else row["group"]].append(row)
-    sizes = {len(rows) for rows in by_group.values()}
+    found = list(by_group(scored_rows(scored)).values())
+    sizes = {len(rows) for rows in found}
     if len(sizes) > 1:
         raise ValueError(f"{scored}: has groups of {min(sizes)} to {max(sizes)} traces with a known reward, but slime needs one size")
-    if len(by_group) < groups:
-        raise ValueError(f"{scored}: has {len(by_group)} groups, but a rollout takes {groups}")
-    if left := len(by_group) % groups:
-        log.warning("%s: the last %d of %d groups do not fill a rollout of %d and are left out", scored, left, len(by_group), groups)
+    if len(found) < groups:
+        raise ValueError(f"{scored}: has {len(found)} groups, but a rollout takes {groups}")
+    if left := len(found) % groups:
+        log.warning("%s: the last %d of %d groups do not fill a rollout of %d and are left out", scored, left, len(found), groups)
     os.makedirs(folder, exist_ok=True)
-    size, numbered = sizes.pop(), list(enumerate(by_group.values()))
+    size, numbered = sizes.pop(), list(enumerate(found))
     for n in range(len(numbered) // groups):
         samples = [
             Sample(

@@ -12,7 +12,7 @@ graph, where `policy` names its folder. Replayed, nothing is generated:
 """
 from __future__ import annotations
 
-import collections
+import itertools
 import json
 import os
 import subprocess
@@ -23,12 +23,10 @@ import torch
 import trl
 
 from rredcot import _node
-from rredcot._credit import Live, weights_of
+from rredcot._credit import Live, spread, tokens_of, weigh, weights_of
 from rredcot._errors import Error
-from rredcot._scored import scored_rows
+from rredcot._scored import NEEDED, by_group, scored_rows
 from rredcot.answerers import Model
-
-REPLAYED = ("prompt_ids", "completion_ids", "logprobs", "sigma", "reward")
 
 
 class Credit:
@@ -49,13 +47,9 @@ class Credit:
         out = super()._generate_and_score_completions(inputs)
         if not self.model.training:
             return out
-        ids, mask = out["completion_ids"], out["completion_mask"].bool()
-        weights = torch.zeros(ids.shape, dtype=torch.float32, device=ids.device)
+        out["advantages"] = out["advantages"][:, None].expand(out["completion_ids"].shape)
         # what rollout_func returned beside the tokens is in each input
-        found = self._replayed(inputs, out) if "sigma" in inputs[0] else self._scored(inputs, out)
-        for i, own in enumerate(found):
-            weights[i, mask[i]] = torch.from_numpy(own).to(weights)
-        out["advantages"] = out["advantages"][:, None] * weights
+        out["advantages"] = self._replayed(inputs, out) if "sigma" in inputs[0] else self._scored(inputs, out)
         return out
 
     def _replayed(self, inputs, out):
@@ -67,22 +61,19 @@ class Credit:
             if length not in (0, len(example["sigma"])):
                 raise ValueError(f"{length} tokens in the batch and {len(example['sigma'])} σ: the completion was cut, or tokenized again")
         # of a trace that TRL has masked whole, no token
-        return [weights_of(example["sigma"] if length else [1.0])[:length] for example, length in zip(inputs, kept)]
+        weights = [weights_of(example["sigma"] if length else [1.0])[:length] for example, length in zip(inputs, kept)]
+        return spread(out["advantages"], weights, out["completion_mask"])
 
     def _scored(self, inputs, out):
         if self._live is None:
             self._live = self._open()
-        rows = []
-        for i, example in enumerate(inputs):
-            if self._reference not in example:
-                raise ValueError(f"the dataset has no column {self._reference!r}: rredcot={{'reference': <its name>}}")
-            own = out["completion_mask"][i].bool()
-            row = {name: out[f"{name}_ids"][i][out[f"{name}_mask"][i].bool()].tolist() for name in ("prompt", "completion")}
-            row = {f"{name}_ids": ids for name, ids in row.items()}
-            if "tool_mask" in out:
-                row["completion_mask"] = out["tool_mask"][i][own].long().tolist()
-            rows.append({**row, "advantage": out["advantages"][i].item(), "reference": example[self._reference]})
-        found = self._live(rows)
+        if any(self._reference not in example for example in inputs):
+            raise ValueError(f"the dataset has no column {self._reference!r}: rredcot={{'reference': <its name>}}")
+        ids, seen = (torch.cat([out[f"prompt_{kind}"], out[f"completion_{kind}"]], dim=1) for kind in ("ids", "mask"))
+        # what a tool has said the policy was shown
+        acted = out["completion_mask"].bool() & out.get("tool_mask", out["completion_mask"]).bool()
+        references = [example[self._reference] for example in inputs]
+        found = weigh(self._live, tokens_of(ids, seen, acted), acted, out["advantages"], references)
         for name, value in self._live.told.items():
             self._metrics["train"][f"rredcot/{name}"].append(float(value))
         return found
@@ -142,24 +133,17 @@ class Replay:
     def __init__(self, scored: Any) -> None:
         from datasets import Dataset
 
-        self._traces = collections.defaultdict(collections.deque)
-        prompts = {}
-        for row in scored_rows(scored):
-            self._traces[_key(row["prompt"])].append({name: row[name] for name in REPLAYED})
-            prompts[_key(row["prompt"])] = row["prompt"]
-        self.dataset = Dataset.from_list([{"prompt": prompt} for prompt in prompts.values()])
-        self.num_generations = min(map(len, self._traces.values()))
+        groups = by_group(scored_rows(scored), lambda row: _key(row["prompt"]))
+        self._traces = {key: itertools.cycle(rows) for key, rows in groups.items()}
+        self.dataset = Dataset.from_list([{"prompt": rows[0]["prompt"]} for rows in groups.values()])
+        alone = min(groups, key=lambda key: len(groups[key]))
+        self.num_generations = len(groups[alone])
         if self.num_generations < 2:
-            alone = next(prompt for prompt, own in self._traces.items() if len(own) < 2)
             raise ValueError(f"only one trace with a known reward has the prompt {alone!r:.60}: GRPO's baseline needs several")
 
     def __call__(self, prompts, trainer):
-        rows = []
-        for prompt in prompts:
-            traces = self._traces[_key(prompt)]
-            rows.append(traces[0])
-            traces.rotate(-1)
-        return {name: [row[name] for row in rows] for name in REPLAYED}
+        rows = [next(self._traces[_key(prompt)]) for prompt in prompts]
+        return {name: [row[name] for row in rows] for name in NEEDED}
 
     @staticmethod
     def reward(completions, reward, **_):

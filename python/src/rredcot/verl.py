@@ -15,10 +15,10 @@ trainer (trainer.use_v1=False): algorithm.adv_estimator=grpo_sigma. loss_agg_mod
 """
 import torch
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopOutput, register
-from verl.trainer.ppo import core_algos, ray_trainer
-from verl.trainer.ppo.core_algos import compute_grpo_outcome_advantage, register_adv_est
+from verl.trainer.ppo import ray_trainer
+from verl.trainer.ppo.core_algos import AdvantageEstimator
 
-from rredcot._credit import of_environment, one_of, tokens_of, weigh, weights_of
+from rredcot._credit import of_environment, row_of, spread, tokens_of, weigh, weights_of
 from rredcot._errors import log
 
 NAME, REPLAY, MODE = "grpo_sigma", "rredcot_replay", "rredcot"
@@ -71,8 +71,11 @@ def with_credit(trainer):
             if is_replay:
                 found = [weights_of(row["sigma"]) for row in stored]
             else:
-                lists = ([each.tolist() for each in own[name].unbind()] for name in fields[:3])
-                found = of_environment()([row(*each) for each in zip(*lists, advantages, list(own["reward_model"]))])
+                lists = zip(*(own[name].unbind() for name in fields[:3]), advantages, list(own["reward_model"]))
+                found = of_environment()([
+                    row_of(prompt.tolist(), response.tolist(), mask.int().tolist(), each[mask.bool()], reference=said["ground_truth"])
+                    for prompt, response, mask, each, said in lists
+                ])
                 metrics.update({f"rredcot/{name}": value for name, value in of_environment().told.items()})
             weighted = [each * torch.from_numpy(weights).to(each) for each, weights in zip(advantages, found)]
             data["advantages"] = torch.nested.as_nested_tensor(weighted, layout=torch.jagged)
@@ -80,14 +83,6 @@ def with_credit(trainer):
             return batch
 
     return CreditTrainer
-
-
-def row(prompt, response, mask, advantages, reward_model):
-    """A trace as the scorer takes it."""
-    mask = [int(each) for each in mask]
-    value = one_of(advantages[torch.tensor(mask, dtype=torch.bool)])
-    reference = reward_model["ground_truth"]
-    return {"prompt_ids": prompt, "completion_ids": response, "completion_mask": mask, "advantage": value, "reference": reference}
 
 
 def refused(mode):
@@ -111,46 +106,26 @@ else:
 # for the older trainer, until verl drops it
 
 
-@register_adv_est(NAME)
-def grpo_sigma(token_level_rewards, response_mask, index=None, config=None, batch=None, non_tensor_batch=None, **_):
-    """GRPO's advantages times w, and the returns; all (bs, response_length). `batch` and `non_tensor_batch` are the DataProto's."""
-    by_std = True if config is None else config.get("norm_adv_by_std_in_grpo", True)
-    advantages, returns = compute_grpo_outcome_advantage(
-        token_level_rewards=token_level_rewards,
-        response_mask=response_mask,
-        index=non_tensor_batch.get("group", index),
-        norm_adv_by_std_in_grpo=by_std,
-    )
-    if "sigma" in non_tensor_batch:
-        weights = torch.zeros_like(advantages)
-        for i, sigma in enumerate(non_tensor_batch["sigma"]):
-            weights[i, response_mask[i].bool()] = torch.from_numpy(weights_of(list(sigma))).to(weights)
-        return advantages * weights, returns
-    ids = torch.cat([batch["prompts"], batch["responses"]], dim=1)
-    references = [each["ground_truth"] for each in non_tensor_batch["reward_model"]]
-    return weigh(of_environment(), tokens_of(ids, batch["attention_mask"], response_mask), response_mask, advantages, references), returns
+plain = ray_trainer.compute_advantage
 
 
-def install():
-    """Passes the batch to `grpo_sigma`: verl gives an estimator only rewards and mask."""
-    plain = ray_trainer.compute_advantage
-
-    def compute_advantage(data, adv_estimator, **options):
-        if adv_estimator != NAME:
-            return plain(data, adv_estimator=adv_estimator, **options)
-        if "response_mask" not in data.batch.keys():
-            data.batch["response_mask"] = ray_trainer.compute_response_mask(data)
-        data.batch["advantages"], data.batch["returns"] = core_algos.get_adv_estimator_fn(NAME)(
-            token_level_rewards=data.batch["token_level_rewards"],
-            response_mask=data.batch["response_mask"],
-            index=data.non_tensor_batch.get("uid"),
-            config=options.get("config"),
-            batch=data.batch,
-            non_tensor_batch=data.non_tensor_batch,
-        )
-        return data
-
-    ray_trainer.compute_advantage = compute_advantage
+def compute_advantage(data, adv_estimator, **options):
+    """GRPO's advantages times σ·T, and its returns, where the estimator is ours; all (bs, response_length)."""
+    if adv_estimator != NAME:
+        return plain(data, adv_estimator=adv_estimator, **options)
+    said = data.non_tensor_batch
+    # to verl each replayed row is a prompt of its own
+    said["uid"] = said.get("group", said["uid"])
+    data = plain(data, adv_estimator=AdvantageEstimator.GRPO, **options)
+    ids, seen = torch.cat([data.batch["prompts"], data.batch["responses"]], dim=1), data.batch["attention_mask"]
+    advantages, mask = data.batch["advantages"], data.batch["response_mask"]
+    if "sigma" in said:
+        weighted = spread(advantages, [weights_of(list(sigma)) for sigma in said["sigma"]], mask)
+    else:
+        references = [each["ground_truth"] for each in said["reward_model"]]
+        weighted = weigh(of_environment(), tokens_of(ids, seen, mask), mask, advantages, references)
+    data.batch["advantages"] = weighted
+    return data
 
 
-install()
+ray_trainer.compute_advantage = compute_advantage

@@ -25,19 +25,18 @@ export type AnswersFile = Awaited<ReturnType<typeof openAnswers>>;
 
 /** Reads the files once, to know where answers lie; of one that is there twice the last counts. @throws RredcotError: exit 2 where there is none */
 export async function openAnswers(paths: readonly string[]) {
-  const files = await Promise.all(paths.map((path) => openFile(path).catch(failed(path, 'read'))));
-  const prints = await Promise.all(files.map((file, n) => fingerprintOf(file, paths[n] as string)));
-  const { places, who, fresh, hashes } = await indexed(paths);
-  if (places.size === 0)
+  const files = await Promise.all(paths.map(indexed));
+  if (files.every(({ places }) => places.size === 0))
     throw usageError(
       `--answers ${paths.join()}: has no line with an id`,
       'what an engine has said to the lines of rredcot requests, not packed (docs/engines.md)',
     );
+  const who = new Set(files.flatMap((each) => each.who));
   const read = async (id: string): Promise<Said> => {
-    const place = places.get(keyOf(id)) ?? Number.NaN;
-    const [n, offset] = [place % paths.length, Math.floor(place / paths.length)];
-    const [path, file] = [paths[n], files[n]];
-    if (path === undefined || file === undefined) return NONE;
+    const key = keyOf(id);
+    const { path = '', file, places } = files.findLast((each) => each.places.has(key)) ?? {};
+    const offset = places?.get(key);
+    if (file === undefined || offset === undefined) return NONE;
     const line = jsonOf(await lineAt(file, offset).catch(failed(path, 'read')));
     const { id: own, said } = saidOn(line);
     if (typeof said === 'string') return `${shellWord(path)}, byte ${offset}: ${said}`;
@@ -55,10 +54,13 @@ export async function openAnswers(paths: readonly string[]) {
   let [asked, found] = [0, 0];
   const engine: Engine = {
     name: answerer || paths.join(),
-    config: { answers: hashes, ...(answerer !== '' && { answerer }) },
+    config: { answers: files.map(({ sha256 }) => sha256), ...(answerer !== '' && { answerer }) },
     width: 16,
-    prints: prints.map(({ print }) => print),
-    noise: await noiseOf(fresh, read),
+    prints: files.map(({ print }) => print),
+    noise: await noiseOf(
+      files.flatMap(({ fresh }) => fresh),
+      read,
+    ),
     async answer(questions) {
       const said = await Promise.all(questions.map(find));
       found += said.filter((each) => each !== NONE).length;
@@ -70,32 +72,30 @@ export async function openAnswers(paths: readonly string[]) {
       );
     },
     async [Symbol.asyncDispose]() {
-      for (const file of files) await file.close();
+      for (const { file } of files) await file.close();
     },
   };
   return { ...engine, find };
 }
 
-/** Where answers lie, by what is found of their ids; and what else the files say. A line that is no JSON answers nothing. */
-async function indexed(paths: readonly string[]) {
+/** Where answers lie in a file, by what is found of their ids; and what else it says. A line that is no JSON answers nothing. */
+async function indexed(path: string) {
+  const file = await openFile(path).catch(failed(path, 'read'));
+  const { print } = await fingerprintOf(file, path);
   const places = new Map<number, number>();
-  const [who, fresh, hashes]: [Set<string>, string[], string[]] = [new Set(), [], []];
-  for (const [n, path] of paths.entries()) {
-    const hash = createHash('sha256');
-    for await (const row of readJsonRows(hashed(path, hash), { file: path, stem: path })) {
-      if (isBad(row)) continue;
-      const { id, rredcot, engine, model, dtype } = row.columns;
-      const told = [engine, model, dtype].filter((each) => typeof each === 'string');
-      if (rredcot === 'requests')
-        throw usageError(`--answers ${path}: has questions`, 'what an engine says to them (docs/engines.md)');
-      if (rredcot === 'answers' && told.length > 0) who.add(told.join(', '));
-      if (typeof id !== 'string') continue;
-      places.set(keyOf(id), (row.byteOffset as number) * paths.length + n);
-      if (id.endsWith(FRESH)) fresh.push(id);
-    }
-    hashes.push(hash.digest('hex'));
+  const [who, fresh, hash]: [string[], string[], Hash] = [[], [], createHash('sha256')];
+  for await (const row of readJsonRows(hashed(path, hash), { file: path, stem: path })) {
+    if (isBad(row)) continue;
+    const { id, rredcot, engine, model, dtype } = row.columns;
+    const told = [engine, model, dtype].filter((each) => typeof each === 'string');
+    if (rredcot === 'requests')
+      throw usageError(`--answers ${path}: has questions`, 'what an engine says to them (docs/engines.md)');
+    if (rredcot === 'answers' && told.length > 0) who.push(told.join(', '));
+    if (typeof id !== 'string') continue;
+    places.set(keyOf(id), row.byteOffset as number);
+    if (id.endsWith(FRESH)) fresh.push(id);
   }
-  return { places, who, fresh, hashes };
+  return { path, file, print, places, who, fresh, sha256: hash.digest('hex') };
 }
 
 async function* hashed(path: string, hash: Hash) {

@@ -20,21 +20,19 @@ export function asking(vocab: number, answers: AnswersFile | undefined) {
   /** whole traces that were asked about: of a group several may want the same */
   const known = new Set<string>();
 
-  /** A line of what all begin with, which a trace's own question is where nobody has asked it, and one each. */
-  function write(questions: readonly EngineQuestion[]): void {
-    const { base, ids, whole } = baseOf(questions);
-    const isNew = whole !== undefined && !known.has(base);
-    lines.push(lineOf(base, ids, isNew ? asksOf(whole) : {}));
-    counts.whole += isNew ? 1 : 0;
-    counts.tokens += isNew ? whole.ids.length : 0;
-    known.add(base);
-    for (const question of questions.filter((each) => each !== whole)) {
-      const line = (asks: EngineQuestion) => branchLine(asks, base);
-      lines.push(line(question));
-      counts.tokens += question.ids.length - question.shared;
-      counts['samples' in question ? 'samples' : 'exits']++;
-      if ('from' in question && counts.exits <= PROOFS) lines.push(line({ ...question, fresh: true }));
+  function write(left: readonly EngineQuestion[]): void {
+    const asked: EngineQuestion[] = [];
+    for (const question of left) {
+      const { ids, shared, top } = question;
+      if (top && known.has(idOf(question))) continue;
+      if (top) known.add(idOf(question));
+      const kind = top ? 'whole' : 'samples' in question ? 'samples' : 'exits';
+      counts[kind]++;
+      counts.tokens += ids.length - (top ? 0 : shared);
+      asked.push(question);
+      if (kind === 'exits' && counts.exits <= PROOFS) asked.push({ ...question, fresh: true });
     }
+    lines.push(...linesOf(left, asked));
   }
   const engine: Engine = {
     name: 'requests',
@@ -54,27 +52,20 @@ export function asking(vocab: number, answers: AnswersFile | undefined) {
   return { engine, counts, take: () => lines.splice(0).join('') };
 }
 
-/** All lines of a call, where nothing is known of an earlier one. */
-export function linesOf(questions: readonly EngineQuestion[]): string[] {
-  const { base, ids, whole } = baseOf(questions);
-  const branches = questions.filter((each) => each !== whole).map((each) => branchLine(each, base));
-  return [lineOf(base, ids, whole ? asksOf(whole) : {}), ...branches];
-}
-
-/** What all questions of a call begin with, by its id; and the one of them, if any, that asks about the whole of it. */
-function baseOf(questions: readonly EngineQuestion[]) {
+/** A line of what all questions of a call begin with, which a trace's own question is where that is asked, and one of each other. */
+export function linesOf(questions: readonly EngineQuestion[], asked = questions): string[] {
   const { name, ids, shared } = questions.reduce((most, each) => (each.shared > most.shared ? each : most));
-  const whole = questions.find(({ top }) => top);
   const prefix = { name: name.replace(/@[^@]*$/, ''), ids: ids.subarray(0, shared), shared, from: shared };
-  return { base: idOf(whole ?? prefix), ids: prefix.ids, whole };
-}
-
-function branchLine(question: EngineQuestion, base: string): string {
-  const { ids, shared } = question;
-  return lineOf(idOf(question), ids.subarray(shared), {
-    prefix: { of: base, length: shared },
-    ...asksOf(question),
-  });
+  const whole = questions.find(({ top }) => top);
+  const base = idOf(whole ?? prefix);
+  const branches = asked.filter((each) => each !== whole);
+  return [
+    lineOf(base, prefix.ids, whole && asked.includes(whole) ? asksOf(whole) : {}),
+    ...branches.map((each) => {
+      const place = { prefix: { of: base, length: each.shared } };
+      return lineOf(idOf(each), each.ids.subarray(each.shared), { ...place, ...asksOf(each) });
+    }),
+  ];
 }
 
 function lineOf(id: string, ids: Int32Array, asks: object): string {

@@ -28,7 +28,9 @@ export function openServer(url: URL, patience: number, log: Log, signal: AbortSi
   const send = sender({ most: REQUESTS, silenceMs: patience * 500, signal });
   const { [KEY]: key } = process.env;
   const headers = { 'content-type': 'application/json', ...(key && { authorization: `Bearer ${key}` }) };
-  let [heard, failures] = [0, 0];
+  let heard = 0;
+  /** with failures of connections: what answers afterwards may be another one */
+  const server = { url, ask, failures: 0 };
 
   /** @throws TraceRejected where it refuses this body, or breaks at it; RredcotError (exit 69) where it refuses whoever asks, or patience ends */
   async function ask(path: string, body?: object): Promise<unknown> {
@@ -38,28 +40,23 @@ export function openServer(url: URL, patience: number, log: Log, signal: AbortSi
     const final = (failure: string, hint: string) => deviceError(`${url}: ${failure} (${path})`, hint);
     for (let [tries, broken] = [0, 0]; ; tries++) {
       const answer = await send({ method, url: new URL(path, url), headers, text }).catch(
-        (error: NodeJS.ErrnoException) => error,
+        ({ message, code = '' }: NodeJS.ErrnoException) => ({ failure: message || code, code }),
       );
-      let failure: string;
-      if (answer instanceof Error) {
-        throwIfInterrupted(signal);
-        const { code = '', message } = answer;
-        failure = message || code;
-        failures++;
-        if (heard === 0 && WRONG_MACHINE.test(code)) throw final(failure, 'check the address');
-      } else {
-        const { status } = answer;
-        const json = status === 200 ? jsonOf(`${answer.body}`) : undefined;
-        const isBroken = status === 500 || (status === 200 && json === undefined);
-        if (isBroken) broken++;
-        else if (!PASSING.has(status)) heard = Date.now();
-        if (json !== undefined) return json;
-        failure = `answers ${status}: ${answer.body.toString('utf8', 0, 300)}`;
-        if (body && (REFUSALS.includes(status) || (broken >= BROKEN_TRIES && heard > begun)))
-          throw new TraceRejected('engine', `the engine ${failure}`);
-        if (!isBroken && !PASSING.has(status))
-          throw final(failure, `check the address and --engine; a key goes into ${KEY}`);
-      }
+      const isCut = 'failure' in answer;
+      if (isCut) throwIfInterrupted(signal);
+      const status = isCut ? 0 : answer.status;
+      const json = isCut || status !== 200 ? undefined : jsonOf(`${answer.body}`);
+      const failure = isCut ? answer.failure : `answers ${status}: ${answer.body.toString('utf8', 0, 300)}`;
+      const isBroken = status === 500 || (status === 200 && json === undefined);
+      const isFinal = !isCut && !isBroken && !PASSING.has(status);
+      if (isCut) server.failures++;
+      if (isBroken) broken++;
+      if (isFinal) heard = Date.now();
+      if (json !== undefined) return json;
+      if (isCut && heard === 0 && WRONG_MACHINE.test(answer.code)) throw final(failure, 'check the address');
+      if (body && (REFUSALS.includes(status) || (broken >= BROKEN_TRIES && heard > begun)))
+        throw new TraceRejected('engine', `the engine ${failure}`);
+      if (isFinal) throw final(failure, `check the address and --engine; a key goes into ${KEY}`);
       const pause = Math.min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** tries) * (0.5 + Math.random() / 2);
       if (Date.now() + pause - Math.max(begun, heard) > patience * 1000)
         throw final(
@@ -70,14 +67,7 @@ export function openServer(url: URL, patience: number, log: Log, signal: AbortSi
       await after(pause, undefined, { signal }).catch(() => throwIfInterrupted(signal));
     }
   }
-  return {
-    url,
-    ask,
-    /** of connections: what answers afterwards may be another one */
-    get failures() {
-      return failures;
-    },
-  };
+  return server;
 }
 
 /** Paths are looked for below it; people know it with that of its OpenAI interface. @throws RredcotError (exit 2) */

@@ -7,20 +7,14 @@ import type { TextFolder } from '../onnx/folder.js';
 import { joinIds, spelledText } from '../text/encode.js';
 import type { OpenTokenizer } from '../text/open-tokenizer.js';
 import type { Engine, EngineQuestion, Said } from './engine.js';
-import type { Dialect, Server } from './http.js';
+import type { Server } from './http.js';
 import { proofOf } from './proof.js';
 import { sglang } from './sglang.js';
 import { vllm } from './vllm.js';
 import { UNANSWERED } from './wire.js';
 
-/** What `--engine` may name. */
-export type EngineKind = 'vllm' | 'sglang';
-
-/** How they are asked, and by which path for their version. */
-const KINDS: Readonly<Record<EngineKind, readonly [Dialect, version: string]>> = {
-  vllm: [vllm, 'version'],
-  sglang: [sglang, 'get_server_info'],
-};
+/** What `--engine` may name: how they are asked, and by which path for their version. */
+const KINDS = { vllm: [vllm, 'version'], sglang: [sglang, 'get_server_info'] } as const;
 
 export interface ServedOptions {
   readonly server: Server;
@@ -33,7 +27,7 @@ export interface ServedOptions {
 }
 
 /** @throws RredcotError (exit 69) for what is no such server, or does not prove itself, (exit 2) where it has no such model */
-export async function openServed(kind: EngineKind, opts: ServedOptions): Promise<Engine> {
+export async function openServed(kind: keyof typeof KINDS, opts: ServedOptions): Promise<Engine> {
   const { server, width, opened, log } = opts;
   const [dialect, path] = KINDS[kind];
   const { version = '' } = (await server.ask(path)) as { version?: string };

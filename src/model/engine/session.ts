@@ -93,17 +93,14 @@ export function engineSession(
 }
 
 /** Each branch as a question; one with another token in the place of its last is two. */
-function* questionsOf(
-  { ids, promptLength, trace }: Read,
-  branches: readonly Branch[],
-): Generator<LogprobQuestion> {
-  for (const [n, { exit, ids: behind, scoredFrom, also, gap }] of branches.entries()) {
+function questionsOf({ ids, promptLength, trace }: Read, branches: readonly Branch[]): LogprobQuestion[] {
+  return branches.flatMap(({ exit, ids: behind, scoredFrom, also, gap }, n) => {
     if (gap !== undefined)
       throw usageError('--loo masked: an engine hides no token', '--loo deleted, or a policy folder');
     const name = `${trace?.id ?? ''}@${exit - promptLength}:${n}`;
     const own = joinIds(ids.subarray(0, exit), behind);
     const question = { name, ids: own, shared: exit, from: exit + scoredFrom };
-    yield question;
-    if (also !== undefined) yield { ...question, name: `${name}b`, ids: own.with(-1, also) };
-  }
+    const other = also === undefined ? [] : [{ ...question, name: `${name}b`, ids: own.with(-1, also) }];
+    return [question, ...other];
+  });
 }

@@ -109,12 +109,11 @@ export const vllm: Dialect = async ({ ask, model, took }) => {
     return question.ids.length - question.from <= (replays ? MOST_REPLAYED : MOST_ALLOWED);
   };
   return async (questions) => {
-    const allowed = replays ? [] : questions.filter(isForced);
-    const forced = allow(allowed);
+    const forced = questions.filter(isForced);
+    const found = replays ? Promise.all(forced.map(replay)) : allow(forced);
     const said = questions.map(async (question) => {
       if ('samples' in question) return sample(question);
-      if (!isForced(question)) return read(question);
-      return replays ? replay(question) : ((await forced)[allowed.indexOf(question)] as Said);
+      return isForced(question) ? ((await found)[forced.indexOf(question)] as Said) : read(question);
     });
     return Promise.all(said);
   };
