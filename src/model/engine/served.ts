@@ -15,6 +15,7 @@ import { UNANSWERED } from './wire.js';
 
 /** What `--engine` may name: how they are asked, and by which path for their version. */
 const KINDS = { vllm: [vllm, 'version'], sglang: [sglang, 'get_server_info'] } as const;
+const ENGINES = Object.keys(KINDS) as (keyof typeof KINDS)[];
 
 export interface ServedOptions {
   readonly server: Server;
@@ -75,16 +76,13 @@ export async function openServed(kind: keyof typeof KINDS, opts: ServedOptions):
 }
 
 /** What a server is, by what it says of its models. @throws RredcotError (exit 2) for what is neither */
-export async function kindOf({ ask, url }: Server): Promise<EngineKind> {
+export async function kindOf({ ask, url }: Server) {
   const { data: [{ owned_by: owner } = {}] = [] } = (await ask('v1/models')) as {
     data?: readonly { readonly owned_by?: string }[];
   };
-  const kind = Object.keys(KINDS).find((name) => name === owner);
-  if (kind !== undefined) return kind as EngineKind;
-  throw usageError(
-    `${url}: says that its models are of ${owner}`,
-    `a server of ${Object.keys(KINDS).join(' or ')}`,
-  );
+  const kind = ENGINES.find((name) => name === owner);
+  if (kind !== undefined) return kind;
+  throw usageError(`${url}: says that its models are of ${owner}`, `a server of ${ENGINES.join(' or ')}`);
 }
 
 /** @throws RredcotError (exit 2) where a server reads a text as other ids than the policy's */
