@@ -115,8 +115,9 @@ def compute_advantage(data, adv_estimator, **options):
         return plain(data, adv_estimator=adv_estimator, **options)
     said = data.non_tensor_batch
     # to verl each replayed row is a prompt of its own
-    said["uid"] = said.get("group", said["uid"])
+    uids, said["uid"] = said["uid"], said.get("group", said["uid"])
     data = plain(data, adv_estimator=AdvantageEstimator.GRPO, **options)
+    said["uid"] = uids
     ids, seen = torch.cat([data.batch["prompts"], data.batch["responses"]], dim=1), data.batch["attention_mask"]
     advantages, mask = data.batch["advantages"], data.batch["response_mask"]
     if "sigma" in said:
