@@ -79,12 +79,6 @@ export class ModelSession implements AsyncDisposable {
     made?: WorkerInit['made'],
   ): Promise<ModelSession> {
     const { path, architecture } = folder;
-    // its numbers have not been seen there
-    if ('delta' in architecture && device.name !== 'cpu')
-      throw deviceError(
-        `${path}: ${architecture.family} is read on the CPU only, not on ${deviceName(device)}`,
-        '--device cpu, or an engine answers (docs/engines.md)',
-      );
     const ofGraph = { ...graphFor(folder, device), made };
     const workerData: WorkerInit = { folder: path, ...ofGraph, architecture, device };
     const file = new URL('./session-thread.js', import.meta.url);

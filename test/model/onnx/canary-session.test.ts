@@ -6,7 +6,7 @@ import { openPolicyFolder } from '../../../dist/model/onnx/folder.js';
 import { ModelSession } from '../../../dist/model/onnx/session.js';
 import { changePolicy } from '../../support/changed-policy.js';
 import { temporaryFolder } from '../../support/program.js';
-import { DELTA, randomPolicy } from '../../support/random-policy.js';
+import { randomPolicy } from '../../support/random-policy.js';
 
 const scratch = await temporaryFolder();
 const sound = await randomPolicy(join(scratch, 'sound'), 5);
@@ -47,12 +47,6 @@ const entropyBy = (nats: number) =>
     const entropies = passes[0]?.traces[0]?.entropies as number[];
     entropies[11] = (entropies[11] as number) + nats;
   });
-
-test('delta nets are refused on CUDA, where nobody has seen their numbers', async () => {
-  const folder = await randomPolicy(join(scratch, 'delta'), 5, DELTA);
-  const refused = ModelSession.openUnproved(folder, { name: 'cuda', deviceId: 0 });
-  await expect(refused).rejects.toThrow(/Qwen3_5ForCausalLM is read on the CPU only, not on cuda:0/);
-});
 
 describe('a session on the CPU', () => {
   test('gives the numbers of its build again, and keeps how far it was off', async () => {

@@ -10,12 +10,13 @@ import { describe, expect, it } from 'vitest';
 
 import type { Architecture } from '../../../dist/model/graph/architecture.js';
 import { buildHeadGraph } from '../../../dist/model/graph/head.js';
-import { serialiseModel } from '../../../dist/model/graph/onnx.js';
+import { Graph, MICROSOFT, serialiseModel } from '../../../dist/model/graph/onnx.js';
 import { buildPolicyFolder } from '../../../dist/model/onnx/build.js';
 import { weightsIn } from '../../../dist/model/onnx/folder.js';
 import { type Json, LLAMA, writeCheckpoint } from '../../support/checkpoints.js';
 import { buildFakeCuda } from '../../support/fake-cuda.js';
 import { EMBEDDED, ROOT, temporaryFolder } from '../../support/program.js';
+import { DELTA } from '../../support/random-policy.js';
 
 const provider = process.env.RREDCOT_CUDA_PROVIDER;
 const scratch = await temporaryFolder();
@@ -44,6 +45,10 @@ const SHAPES: Record<string, Json> = {
     ...{ ...WIDE, ...qwen3, architectures: ['Qwen3MoeForCausalLM'], head_dim: 32, norm_topk_prob: true },
     ...{ num_experts: 8, num_experts_per_tok: 2, moe_intermediate_size: 32 },
   },
+  'Qwen3.5, delta nets': {
+    ...{ ...WIDE, ...DELTA, head_dim: 32, num_hidden_layers: 3 },
+    ...{ linear_key_head_dim: 128, linear_value_head_dim: 128 },
+  },
   'Qwen2-MoE': {
     ...{ ...WIDE, architectures: ['Qwen2MoeForCausalLM'], num_experts: 8, num_experts_per_tok: 2 },
     ...{ moe_intermediate_size: 32, shared_expert_intermediate_size: 48 },
@@ -57,7 +62,7 @@ const SHAPES: Record<string, Json> = {
 const OPEN = `
   import { mkdtempSync, readdirSync, readFileSync, statSync } from 'node:fs';
   import { InferenceSession, Tensor } from 'onnxruntime-node';
-  const HEAVY = /^(Fused)?(Gemm|MatMul)$|Softmax$|Attention$|^(MoE|TopK|ScatterElements)$/;
+  const HEAVY = /^(Fused)?(Gemm|MatMul)$|Softmax$|Attention$|^(MoE|TopK|ScatterElements|CausalConvWithState)$/;
   const sizes = { S: 2, M: 1024, T: 0, P: 0, Q: 0, L: 0 };
   const reads = () => statSync(process.env.FAKE_CUDA_READS, { throwIfNoEntry: false })?.size ?? 0;
   const said = {};
@@ -91,6 +96,34 @@ const OPEN = `
   }
   console.log(JSON.stringify(said));
 `;
+
+/** The two nodes of a delta net, as the graphs have them: in a graph, where their lengths come from is for kernels to say, and these do nothing. */
+function deltaNet(): Graph {
+  const g = new Graph('net');
+  const [heads, size, tokens, channels] = [2, 128, 3, 768];
+  const x = g.input('x', 'f32', [1, channels, tokens]);
+  const past = g.input('past', 'f32', [1, channels, 3]);
+  const taps = g.input('taps', 'f32', [channels, 1, 4]);
+  const outputs = ['convolved', 'past_after'];
+  g.node('CausalConvWithState', [x, taps, '', past], { activation: 'silu' }, { ...MICROSOFT, outputs });
+  const rows = g.node('Transpose', ['convolved'], { perm: [0, 2, 1] });
+  const part = (n: number) =>
+    g.node('Slice', [rows, g.ints([n * heads * size]), g.ints([(n + 1) * heads * size]), g.ints([2])]);
+  const state = g.input('state', 'f32', [1, heads, size, size]);
+  const [decay, rate] = ['decay', 'rate'].map((name) => g.input(name, 'f32', [1, tokens, heads])) as [
+    string,
+    string,
+  ];
+  g.node(
+    'LinearAttention',
+    [part(0), part(1), part(2), state, decay, rate],
+    { q_num_heads: heads, kv_num_heads: heads, update_rule: 'gated_delta' },
+    { ...MICROSOFT, outputs: ['attended', 'state_after'] },
+  );
+  g.output('entropies', 'attended', 'f32', [1, tokens, heads * size]);
+  g.output('logprobs', 'state_after', 'f32', [1, heads, size, size]);
+  return g;
+}
 
 /** A copy of the program with the provider beside ONNX Runtime. */
 function programWith(providerFolder: string): string {
@@ -136,18 +169,30 @@ describe.skipIf(provider === undefined)(
           writeFileSync(head, serialiseModel(buildHeadGraph(...parts, true)));
           graphs.push(join(folder, 'policy.cuda.onnx'), head);
         }
+      const net = join(scratch, 'net.onnx');
+      writeFileSync(net, serialiseModel(deltaNet()));
       // the check itself must be able to fail: the same folder with the float32 graph in the CUDA graph's place
       const float32 = join(scratch, 'float32');
       cpSync(join(scratch, 'Llama, heads of 64, bf16'), float32, { recursive: true });
       writeFileSync(join(program, 'open.mjs'), OPEN);
-      const printed = execFileSync(process.execPath, ['open.mjs', ...graphs, join(float32, 'policy.onnx')], {
-        cwd: program,
-        encoding: 'utf8',
-        env: { ...process.env, LD_LIBRARY_PATH: libraries, FAKE_CUDA_READS: join(scratch, 'reads') },
-      });
+      const printed = execFileSync(
+        process.execPath,
+        ['open.mjs', ...graphs, net, join(float32, 'policy.onnx')],
+        {
+          cwd: program,
+          encoding: 'utf8',
+          env: { ...process.env, LD_LIBRARY_PATH: libraries, FAKE_CUDA_READS: join(scratch, 'reads') },
+        },
+      );
       const said = JSON.parse(printed) as Record<string, { wrong: string[]; read: number }>;
-      expect(Object.keys(said)).toHaveLength(2 + 4 * Object.keys(SHAPES).length);
+      expect(Object.keys(said)).toHaveLength(3 + 4 * Object.keys(SHAPES).length);
+      expect(said[net], 'a delta net').toMatchObject({ wrong: [] });
       for (const graph of graphs) {
+        // it comes to CUDA's own first kernel of them
+        if (/delta nets.*policy\.cuda/.test(graph)) {
+          expect(said[graph]?.wrong.join()).toMatch(/CausalConvWithState.* input length must be positive/);
+          continue;
+        }
         const read = graph.endsWith('policy.cuda.onnx') ? { read: 2 } : {};
         expect(said[graph], graph).toMatchObject({ wrong: [], ...read });
       }
