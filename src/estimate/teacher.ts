@@ -23,7 +23,7 @@ export const TEACHER_COLUMNS = [
   listColumn('kl', 'KL(policy ‖ teacher) at each completion token, nats; of servers a lower bound'),
 ];
 
-type Refuse = (why: string, hint?: string) => Error;
+type TeacherRefusal = (why: string, hint?: string) => Error;
 
 /** An estimator beside which a teacher reads. @param path a folder, or an address @throws RredcotError (exit 2) for what is neither */
 export function taught(
@@ -32,8 +32,10 @@ export function taught(
   isOfRow: boolean,
   flags: FlagValues,
 ): EstimatorSetup {
-  const refuse: Refuse = (why, hint = `${TEACHER.flag} <another policy folder with the same tokenizer>`) =>
-    usageError(`${TEACHER.flag} ${path}: ${why}`, hint);
+  const refuse: TeacherRefusal = (
+    why,
+    hint = `${TEACHER.flag} <another policy folder with the same tokenizer>`,
+  ) => usageError(`${TEACHER.flag} ${path}: ${why}`, hint);
   if (isOfRow) throw refuse('no policy reads the traces with this --estimator', 'another --estimator');
   const isServed = /^https?:/.test(path);
   return {
@@ -116,7 +118,7 @@ async function openServedTeacher(address: string, context: LoadContext, flags: F
  * @throws RredcotError as `openSecond`; exit 2 also for the policy's own weights, for a token that the two spell otherwise, and where one has
  * no weights that we read
  */
-async function openTeacher(path: string, context: LoadContext, refuse: Refuse) {
+async function openTeacher(path: string, context: LoadContext, refuse: TeacherRefusal) {
   const { openSecond, secondConfig, tokenText } = await import('./second-policy.js');
   const teacher = await openSecond(path, context, TEACHER);
   const { policy } = context;
