@@ -97,10 +97,12 @@ export async function refuseOtherTokens(
   const { tokens = [] } = (await ask('tokenize', { prompt, add_special_tokens: false })) as {
     tokens?: readonly number[];
   };
-  const at = own.findIndex((id, n) => id !== tokens[n]);
-  if (at < 0 && tokens.length === own.length) return;
+  const odd = own.findIndex((id, n) => id !== tokens[n]);
+  if (odd < 0 && tokens.length === own.length) return;
+  const at = odd < 0 ? own.length : odd;
+  const told = `has another tokenizer than the policy: of ${JSON.stringify(prompt)} token ${at} is`;
   throw usageError(
-    `${url}: has another tokenizer than the policy: it reads ${JSON.stringify(prompt)} as ${tokens.length} tokens, of which number ${at} is ${tokens[at]}, and the policy as ${own.length}, with ${own[at]} there`,
+    `${url}: ${told} ${tokens[at] ?? 'none'} there, of ${tokens.length}, and ${own[at] ?? 'none'} for the policy, of ${own.length}`,
     'a model with the same tokenizer',
   );
 }
