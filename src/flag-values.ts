@@ -108,3 +108,20 @@ export function parseNames(flag: string, text: string): readonly string[] {
   if (names.includes('')) throw usageError(`${flag} ${text}: expected names of columns`, `${flag} a,b`);
   return [...new Set(names)];
 }
+
+/** Paths are looked for below it; people know it with that of its OpenAI interface. @throws RredcotError (exit 2) */
+export function addressOf(flag: string, text: string): URL {
+  const url = URL.canParse(text) ? new URL(text) : undefined;
+  if (url === undefined || !/^https?:$/.test(url.protocol) || url.username !== '' || url.search !== '')
+    throw usageError(`${flag} ${text}: expected an address`, `${flag} http://localhost:8000`);
+  url.pathname = `${url.pathname.replace(/\/(v1\/?)?$/, '')}/`;
+  return url;
+}
+
+/** How long a server may be silent, seconds, and traces that it is asked about at a time. @throws RredcotError (exit 2) */
+export function serverLimits(flags: Readonly<Record<'enginePatience' | 'concurrency', unknown>>) {
+  return {
+    patience: positiveInteger('--engine-patience', String(flags.enginePatience), 600),
+    width: positiveInteger('--concurrency', String(flags.concurrency), 16),
+  };
+}

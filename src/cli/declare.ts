@@ -67,7 +67,7 @@ const EXAMPLES: Readonly<Record<string, readonly string[]>> = {
     'rredcot inspect scored.parquet --worst',
   ],
   score: ['rredcot score traces.jsonl --map prompt=question,reference=answer -o scored.parquet'],
-  requests: ['rredcot score traces.jsonl --map prompt=question,reference=answer -o scored.parquet'],
+  requests: ['rredcot requests traces.jsonl -o requests.jsonl'],
   segment: ['rredcot segment traces.jsonl --max-segments 40 --no-policy | head -1'],
   inspect: ['rredcot inspect scored.parquet --worst'],
   summary: ['rredcot summary scored.parquet'],

@@ -1,7 +1,7 @@
 // The flags that say who answers in the place of the policy's graph: files of answers, or a server.
 import type { Command } from 'commander';
 import { usageError } from '../errors.js';
-import { given, oneOf, parseNames, positiveInteger } from '../flag-values.js';
+import { addressOf, given, oneOf, parseNames, serverLimits } from '../flag-values.js';
 import type { Engine } from '../model/engine/engine.js';
 import type { OpenPolicy } from '../model/onnx/open-model.js';
 import type { Log } from '../report/log.js';
@@ -50,13 +50,13 @@ export function engineOf(flags: EngineFlags, log: Log, signal: AbortSignal) {
   };
   if (url === undefined) return { paths, open: paths.length === 0 ? undefined : ofFiles };
   const name = oneOf('--engine', engine as string, ['vllm', 'sglang']);
-  const width = positiveInteger('--concurrency', flags.concurrency, 16);
-  const patience = positiveInteger('--engine-patience', flags.enginePatience, 600);
+  const [address, { patience, width }] = [addressOf('--policy-url', url), serverLimits(flags)];
   const open = async (opened: OpenPolicy): Promise<Engine> => {
-    const { addressOf, openServer } = await import('../model/engine/http.js');
+    const { openServer } = await import('../model/engine/http.js');
     const { openServed } = await import('../model/engine/served.js');
-    const server = openServer(addressOf('--policy-url', url), patience, log, signal);
-    return openServed(name, { server, model: flags.engineModel, width, opened, log });
+    const server = openServer(address, patience, log, signal);
+    const naming = '--engine-model <one of them>';
+    return openServed(name, { server, model: flags.engineModel, naming, width, opened, log });
   };
   return { paths, open };
 }

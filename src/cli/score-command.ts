@@ -31,7 +31,7 @@ export async function score(command: Command, { argv, interruption, done }: Comm
     )
     .option(
       '--teacher <folder>',
-      'a policy folder, or the address of a vLLM or SGLang server, with the same tokenizer: also its log-probability and entropy of every token, and KL(policy ‖ teacher), of a server a lower bound; --estimator distill needs it',
+      'a policy folder, or the address of a vLLM or SGLang server (http://localhost:8000, of several models with #name), with the same tokenizer: also its log-probability and entropy of every token, and KL(policy ‖ teacher), of a server a lower bound; --estimator distill needs it',
     )
     .optionsGroup('Output:')
     .addHelpText(

@@ -1,7 +1,7 @@
 // A teacher, who reads every trace once more, beside any estimator: another policy's folder, or a server.
 import { isDeepStrictEqual } from 'node:util';
 import { usageError } from '../errors.js';
-import { positiveInteger } from '../flag-values.js';
+import { addressOf, serverLimits } from '../flag-values.js';
 import type { PolicyFolder } from '../model/onnx/folder.js';
 import type { ReaderAnswers } from '../question.js';
 import type { EstimatorSetup, FlagValues, LoadContext, OpenEstimator } from './estimator.js';
@@ -37,15 +37,18 @@ export function taught(
     hint = `${TEACHER.flag} <another policy folder with the same tokenizer>`,
   ) => usageError(`${TEACHER.flag} ${path}: ${why}`, hint);
   if (isOfRow) throw refuse('no policy reads the traces with this --estimator', 'another --estimator');
-  const isServed = /^https?:/.test(path);
+  const served = /^https?:/.test(path) && {
+    address: addressOf(TEACHER.flag, path),
+    ...serverLimits(flags as Parameters<typeof serverLimits>[0]),
+  };
   return {
     ...own,
     async open(context): Promise<OpenEstimator> {
       const opened = await own.open(context);
       if (opened.second !== undefined)
         throw refuse('this --estimator has traces read a second time already', 'another --estimator');
-      const teacher = isServed
-        ? await openServedTeacher(path, context, flags)
+      const teacher = served
+        ? await openServedTeacher(served, context)
         : await openTeacher(path, context, refuse);
       const { name } = TEACHER;
       let farthest = Number.NaN;
@@ -92,19 +95,23 @@ function tellApart({ log }: LoadContext, path: string, mean: number): void {
 }
 
 /** Opens a server, which tells the likeliest tokens. @throws RredcotError: exit 2 for another tokenizer, 69 as `openServed` */
-async function openServedTeacher(address: string, context: LoadContext, flags: FlagValues) {
+async function openServedTeacher(
+  { address, patience, width }: { readonly address: URL } & ReturnType<typeof serverLimits>,
+  context: LoadContext,
+) {
   const { policy, tokenizer, log, signal } = context;
-  const { addressOf, openServer } = await import('../model/engine/http.js');
-  const { kindOf, openServed, refuseOtherTokens } = await import('../model/engine/served.js');
-  const patience = positiveInteger('--engine-patience', String(flags.enginePatience), 600);
-  const width = positiveInteger('--concurrency', String(flags.concurrency), 16);
-  const server = openServer(addressOf(TEACHER.flag, address), patience, log, signal);
+  const { openServer } = await import('../model/engine/http.js');
+  const { openServed, refuseOtherTokens } = await import('../model/engine/served.js');
+  // a server of several is told which: http://localhost:8000#name
+  const model = decodeURIComponent(address.hash.slice(1)) || undefined;
+  const url = Object.assign(new URL(address), { hash: '' });
+  const naming = `${TEACHER.flag} '${url}#<one of them>'`;
+  const server = openServer(url, patience, log, signal);
   // of its model no folder knows numbers
   const { canary: _, ...folder } = policy as PolicyFolder;
   const opened = { policy: folder, tokenizer };
-  const kind = await kindOf(server);
   await refuseOtherTokens(server, tokenizer, policy);
-  const engine = await openServed(kind, { server, width, opened, log });
+  const engine = await openServed(undefined, { server, model, naming, width, opened, log });
   return {
     config: engine.config,
     reader: { engine },

@@ -46,6 +46,8 @@ export interface Lies {
   reads?: (ids: readonly number[]) => readonly number[];
   /** the ids that it has for a text */
   spells?: (ids: readonly number[]) => readonly number[];
+  /** where its model lies */
+  root?: string;
   /** to an answer */
   says?: (answer: string) => string;
   /** to the n-th request since the lie began: a status, silence, or half an answer */
@@ -201,7 +203,7 @@ export async function startEngine({ kind, checkpoint, replays = false }: EngineS
     const engine = kind === 'vllm' ? vllm : sglang;
     const found =
       path === '/v1/models'
-        ? { data: [{ id: 'policy', owned_by: kind }] }
+        ? { data: [{ id: 'policy', owned_by: kind, root: lies.root ?? checkpoint }] }
         : path === '/tokenize'
           ? { tokens: tokensOf(`${body.prompt}`) }
           : engine(path, body as VllmBody & SglangBody);

@@ -56,7 +56,7 @@ class ScoreFlags(SegmentFlags, total=False):
     references: Literal["row", "group"]
     """references: row|group; group: the answers of the group's other correct completions (snis: of the wrong ones too)"""
     teacher: Union[str, PathLike]
-    """a policy folder, or the address of a vLLM or SGLang server, with the same tokenizer: also its log-probability and entropy of every token, and KL(policy ‖ teacher), of a server a lower bound; --estimator distill needs it"""
+    """a policy folder, or the address of a vLLM or SGLang server (http://localhost:8000, of several models with #name), with the same tokenizer: also its log-probability and entropy of every token, and KL(policy ‖ teacher), of a server a lower bound; --estimator distill needs it"""
     answers: Union[str, Sequence[Any]]
     """what an engine has answered to rredcot requests, in the place of the policy's graph; several rounds add up"""
     policy_url: str

@@ -1,7 +1,7 @@
 // An engine's server: one address, asked in JSON until it answers, with growing pauses, for as long as the user's patience goes.
 import { setMaxListeners } from 'node:events';
 import { setTimeout as after } from 'node:timers/promises';
-import { deviceError, TraceRejected, throwIfInterrupted, usageError } from '../../errors.js';
+import { deviceError, TraceRejected, throwIfInterrupted } from '../../errors.js';
 import { jsonOf } from '../../io/arrow/json.js';
 import { PASSING, sender, WRONG_MACHINE } from '../../io/store/http.js';
 import type { Log } from '../../report/log.js';
@@ -68,15 +68,6 @@ export function openServer(url: URL, patience: number, log: Log, signal: AbortSi
     }
   }
   return server;
-}
-
-/** Paths are looked for below it; people know it with that of its OpenAI interface. @throws RredcotError (exit 2) */
-export function addressOf(flag: string, text: string): URL {
-  const url = URL.canParse(text) ? new URL(text) : undefined;
-  if (url === undefined || !/^https?:$/.test(url.protocol) || url.username !== '' || url.search !== '')
-    throw usageError(`${flag} ${text}: expected an address`, `${flag} http://localhost:8000`);
-  url.pathname = `${url.pathname.replace(/\/(v1\/?)?$/, '')}/`;
-  return url;
 }
 
 // ------ what is asked, as vLLM and SGLang have it

@@ -21,19 +21,33 @@ export interface ServedOptions {
   readonly server: Server;
   /** the name of its model; absent: the only one */
   readonly model?: string | undefined;
+  /** how a user names it */
+  readonly naming: string;
   /** traces at work at a time */
   readonly width: number;
   readonly opened: Parameters<typeof proofOf>[1];
   readonly log: Log;
 }
 
-/** @throws RredcotError (exit 69) for what is no such server, or does not prove itself, (exit 2) where it has no such model */
-export async function openServed(kind: keyof typeof KINDS, opts: ServedOptions): Promise<Engine> {
+/**
+ * @param asked what it is; absent: it says that itself
+ * @throws RredcotError (exit 69) for what is no such server, or does not prove itself, (exit 2) where it has no such model
+ */
+export async function openServed(
+  asked: keyof typeof KINDS | undefined,
+  opts: ServedOptions,
+): Promise<Engine> {
   const { server, width, opened, log } = opts;
+  const { model, owner, root } = await modelOf(opts);
+  const kind = asked ?? ENGINES.find((name) => name === owner);
+  if (kind === undefined)
+    throw usageError(
+      `${server.url}: says that its models are of ${owner}`,
+      `a server of ${ENGINES.join(' or ')}`,
+    );
   const [dialect, path] = KINDS[kind];
   const { version = '' } = (await server.ask(path)) as { version?: string };
   const name = `${kind} ${version}`;
-  const model = await modelOf(opts);
   let [tokens, cached] = [0, 0];
   const took = (sent: number, read = sent, ofCache = 0): void => {
     const told = `it has read ${read} tokens, ${sent} were sent: does it truncate?`;
@@ -59,7 +73,9 @@ export async function openServed(kind: keyof typeof KINDS, opts: ServedOptions):
     );
   let [failures, again] = [server.failures, Promise.resolve(proof)];
   return {
-    ...{ name, config: { engine: name, engineModel: model }, width, noise: proof.noise },
+    // of a policy its folder knows numbers; of another model there is where it lies
+    ...{ name, config: { engine: name, engineModel: model, ...(!asked && root && { engineRoot: root }) } },
+    ...{ width, noise: proof.noise },
     async answer(questions) {
       const said = await answer(questions);
       // what answers after it was away may be another one
@@ -73,16 +89,6 @@ export async function openServed(kind: keyof typeof KINDS, opts: ServedOptions):
       log.info(`${name}: ${count(tokens)} tokens asked, ${count(cached)} of them cached, as far as it says`);
     },
   };
-}
-
-/** What a server is, by what it says of its models. @throws RredcotError (exit 2) for what is neither */
-export async function kindOf({ ask, url }: Server) {
-  const { data: [{ owned_by: owner } = {}] = [] } = (await ask('v1/models')) as {
-    data?: readonly { readonly owned_by?: string }[];
-  };
-  const kind = ENGINES.find((name) => name === owner);
-  if (kind !== undefined) return kind;
-  throw usageError(`${url}: says that its models are of ${owner}`, `a server of ${ENGINES.join(' or ')}`);
 }
 
 /** @throws RredcotError (exit 2) where a server reads a text as other ids than the policy's */
@@ -107,13 +113,16 @@ export async function refuseOtherTokens(
   );
 }
 
-/** The model to be asked. @throws RredcotError (exit 2) where that is none of the server's */
-async function modelOf({ server, model: wanted, log }: ServedOptions): Promise<string> {
-  const { data = [] } = (await server.ask('v1/models')) as { data?: readonly { readonly id: string }[] };
+/** The model to be asked, and what the server says that it is. @throws RredcotError (exit 2) where that is none of the server's */
+async function modelOf({ server, model: wanted, naming, log }: ServedOptions) {
+  const { data = [] } = (await server.ask('v1/models')) as {
+    data?: readonly { readonly id: string; readonly owned_by?: string; readonly root?: string | null }[];
+  };
   const models = data.map(({ id }) => id);
   const model = wanted ?? (models.length === 1 ? models[0] : undefined);
   if (model === undefined || !models.includes(model))
-    throw usageError(`${server.url} serves ${JSON.stringify(models)}`, '--engine-model <one of them>');
+    throw usageError(`${server.url} serves ${JSON.stringify(models)}`, naming);
   log.info(`${server.url} serves ${model}`);
-  return model;
+  const { owned_by: owner, root } = data.find(({ id }) => id === model) ?? {};
+  return { model, owner, root };
 }

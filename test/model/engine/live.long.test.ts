@@ -115,7 +115,7 @@ it.each(['vllm', 'sglang'] as const)(
     const server = openServer(new URL(url), 3, log, new AbortController().signal);
     const folder = await openPolicyFolder(EMBEDDED);
     await using opened = await openModel(folder, { name: 'cpu' }, new AbortController().signal);
-    const opts = { server, width: 1, opened, log };
+    const opts = { server, naming: '--engine-model', width: 1, opened, log };
     await using engine = await openServed(kind, opts);
     const [row] = await fixtureRows(0, 1);
     const ids = Int32Array.from(row?.prompt_ids ?? []);
@@ -251,7 +251,9 @@ describe('a teacher', () => {
       const { stderr } = await scene.done(taught(engine.url, 'served.jsonl'));
       await expectTaught('served.jsonl', 0.01);
       expect(stderr).toMatch(/kl is a lower bound: [\d.e-]+ % of the policy's probability/);
-      expect(await scene.config('served.jsonl')).toMatchObject({ teacher: { engine: `${kind} 0.0.0` } });
+      expect(await scene.config('served.jsonl')).toMatchObject({
+        teacher: { engine: `${kind} 0.0.0`, engineRoot: PROVER },
+      });
     },
   );
 
@@ -273,6 +275,17 @@ describe('a teacher', () => {
     const { lie: _, ...none } = engine;
     expect(none.seen.some(({ path }) => path === '/v1/completions')).toBe(false);
     await scene.fails(taught('http://x:y', 'none.jsonl'), 2, 'expected an address');
+  });
+
+  it('that is one of several is named behind the address', async () => {
+    const engine = await engineOf({ checkpoint: PROVER });
+    await scene.done(taught(`${engine.url}#policy`, 'served.jsonl'));
+    await expectTaught('served.jsonl', 0.01);
+    await scene.fails(
+      taught(`${engine.url}#other`, 'none.jsonl'),
+      2,
+      /serves \["policy"\][\s\S]*#<one of them>/,
+    );
   });
 
   it('that is the policy is told', async () => {
