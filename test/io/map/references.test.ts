@@ -53,11 +53,11 @@ describe('parseReferences', () => {
   );
 });
 
-describe('a row', () => {
-  const NEEDS = { prompt: true, references: true };
-  const traceOf = (columns: Record<string, unknown>) =>
-    [...mapRow(inputRow({ prompt: 'p', completion: 'c', ...columns }), parseFieldMap(undefined), NEEDS)][0];
+const NEEDS = { prompt: true, references: true };
+const traceOf = (columns: Record<string, unknown>) =>
+  [...mapRow(inputRow({ prompt: 'p', completion: 'c', ...columns }), parseFieldMap(undefined), NEEDS)][0];
 
+describe('a row', () => {
   it.each([
     ['without an answer has the one that its solution marks', {}, '\\frac{3}{2}'],
     ['with an answer keeps it, and the solution beside it', { answer: '1.5' }, '1.5'],
@@ -105,4 +105,24 @@ describe('a row', () => {
     const rejection = { code: 'map', reason: expect.stringContaining(reason) };
     expect(found).toMatchObject({ kind: 'bad', rejection });
   });
+});
+
+describe('a row with pictures', () => {
+  const row = { prompt: '<image>How many?', completion: 'Two.', answer: '2' };
+
+  it.each([
+    { images: ['a.png'] },
+    { image: { bytes: null, path: 'a.png' } },
+    { videos: [{ bytes: 'AA==' }] },
+  ])('such as %j is rejected: the policy was asked with them', (beside) => {
+    const rejection = { code: 'ids', reason: expect.stringContaining(Object.keys(beside)[0] as string) };
+    expect(traceOf({ ...row, ...beside })).toMatchObject({ kind: 'bad', rejection });
+  });
+
+  it.each([{ images: [] }, { images: null }, { image: 'registry/swe:1' }, { image: { tag: 'x' } }])(
+    'and one with %j, which has none, is not',
+    (beside) => {
+      expect(traceOf({ ...row, ...beside })).not.toMatchObject({ kind: 'bad' });
+    },
+  );
 });
