@@ -11,6 +11,7 @@ try:
     import torch
     from transformers import Qwen2Config, Qwen2ForCausalLM
 
+    import engines
     import gradient
 except ImportError as missing:
     torch, why = None, str(missing)
@@ -30,6 +31,7 @@ class Gradients(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.model.save_pretrained(folder.name)
+        self.sampler = engines.Torch(folder.name, "cpu", rows=64)
         self.policies = [gradient.Policy(folder.name, layers=layers, dtype=torch.float32) for layers in (2, 3)]
         self.prompt, self.completions = [1, 2, 3, 4, 5, 6], [[7, 8, 9], [10], [12, 13, 14, 15, 16]]
 
@@ -61,6 +63,23 @@ class Gradients(unittest.TestCase):
             sketched = gradient.gradients(policy, states, pulls, weights)
             unit = lambda rows: rows / rows.norm(dim=1, keepdim=True)
             self.assertLess(float((unit(sketched) @ unit(sketched).T - unit(whole) @ unit(whole).T).abs().max()), 0.1)
+
+    def test_samples(self):
+        """All but without chance, prefixes that lend each other keys, of which some end early, go on as each does by itself."""
+        draw = np.random.default_rng(1)
+        for stop in range(10):
+            whole = draw.integers(0, 60, 25).tolist()
+            prefixes, limits = [whole, whole[:9], [*whole, 7, 8], [3, 4, 5]], [12, 40, 3, 33]
+            expected = []
+            for ids, limit in zip(prefixes, limits):
+                own = []
+                while len(own) < limit and stop not in own:
+                    own.append(int(self.model(torch.tensor([ids + own])).logits[0, -1].argmax()))
+                expected.append([own] * 3)
+            self.assertEqual(self.sampler.sample(prefixes, 3, limits, 1e-6, {stop}), expected)
+        told = self.sampler.sample([self.prompt], 4000, [1], 1.0, set())[0]
+        expected = self.model(torch.tensor([self.prompt])).logits[0, -1].softmax(-1)
+        self.assertLess(float((torch.bincount(torch.tensor(told)[:, 0], minlength=60) / 4000 - expected).abs().max()), 0.03)
 
     def test_weights(self):
         p, draw = [np.array([0.9, 0.2, 0.6]), np.array([0.9, 0.8])], np.random.default_rng(1)

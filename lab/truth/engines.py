@@ -22,13 +22,15 @@ class Vllm:
 
 
 class Torch:
-    """Weights (bfloat16) of a checkpoint of the family qwen2 whose embeddings are tied."""
+    """Weights (bfloat16; float32 on a CPU, which has no products of theirs) of a checkpoint of the family qwen2 whose embeddings are tied."""
 
     def __init__(self, model, device="cuda", rows=8192):
         import json
         from safetensors.torch import load_file
         c = json.load(open(f"{model}/config.json"))
         w = load_file(f"{model}/model.safetensors", device=device)
+        if device == "cpu":
+            w = {name: weight.float() for name, weight in w.items()}
         assert c["model_type"] == "qwen2" and c["tie_word_embeddings"]
         self.device, self.rows, self.eps = device, rows, c["rms_norm_eps"]
         self.heads, self.kv = c["num_attention_heads"], c["num_key_value_heads"]
@@ -125,7 +127,8 @@ class Torch:
 
     def sample(self, prefixes, m, limits, temperature, stops, until=math.inf):
         """m lists of new tokens of each prefix, in its place; None for those that `until` (time.time()) left no time for."""
-        found, order = [None] * len(prefixes), sorted(range(len(prefixes)), key=lambda i: (limits[i] // 64, len(prefixes[i])))
+        near = (lambda i: prefixes[i]) if self.device == "cpu" else lambda i: (limits[i] // 64, len(prefixes[i]))  # there, what is computed twice costs most
+        found, order = [None] * len(prefixes), sorted(range(len(prefixes)), key=near)
         each = max(1, self.rows // m)
         for n in range(0, len(order), each):
             if time.time() > until:
@@ -140,26 +143,30 @@ class Torch:
     def wave(self, prefixes, m, limits, temperature, stops, until):
         p, t, device = len(prefixes), -(-max(map(len, prefixes)) // 8) * 8, self.device
         cache = [torch.zeros(2, p, self.kv, t, self.size, dtype=self.embed.dtype, device=device) for _ in self.layers]
-        last, step = [], max(1, 32768 // t)
-        for at in range(0, p, step):
-            lists = prefixes[at : at + step]
+        # what goes on as another does lends its keys and values to it
+        lender = [max(range(p), key=lambda j: len(prefixes[j]) * (prefixes[j][: len(ids)] == ids)) for ids in prefixes]
+        lenders, step = sorted(set(lender)), max(1, 32768 // t)
+        last = torch.empty(p, self.embed.shape[1], dtype=self.embed.dtype, device=device)
+        for at in range(0, len(lenders), step):
+            part = lenders[at : at + step]
+            to = [i for i in range(p) if lender[i] in part]
+            of = [part.index(lender[i]) for i in to]
 
             def keep(n, k, v):
-                cache[n][0, at : at + len(lists), :, : k.shape[2]] = k
-                cache[n][1, at : at + len(lists), :, : v.shape[2]] = v
-            x = self.prefill(lists, keep)
-            last.append(x[range(len(lists)), [len(ids) - 1 for ids in lists]])
+                cache[n][0, to, :, : k.shape[2]] = k[of]
+                cache[n][1, to, :, : v.shape[2]] = v[of]
+            last[to] = self.prefill([prefixes[j] for j in part], keep)[of, [len(prefixes[i]) - 1 for i in to]]
         lengths = torch.tensor([len(ids) for ids in prefixes], device=device)
         seen = torch.where(torch.arange(t, device=device) < lengths[:, None], 0.0, float("-inf")).to(self.embed.dtype)[:, None, None]
         longest, stop = -(-max(limits) // 8) * 8, torch.tensor(sorted(stops), device=device)
         room = 32
         own = [torch.zeros(2, p * m, self.kv, room, self.size, dtype=self.embed.dtype, device=device) for _ in self.layers]
-        # row r of what is computed is sample name[r]; each prefix has as many rows
-        name = torch.arange(p * m, device=device)
+        # row r of what is computed is sample name[r], of prefix of[r], and the slot[r]-th that is left of it
+        name, of, slot = torch.arange(p * m, device=device), torch.arange(p, device=device).repeat_interleave(m), torch.arange(m, device=device).repeat(p)
         said = torch.zeros(p * m, longest, dtype=torch.int32, device=device)
         ends = torch.tensor(limits, device=device).repeat_interleave(m)
         done = torch.zeros(p * m, dtype=torch.bool, device=device)  # by name
-        x = torch.cat(last).repeat_interleave(m, 0)
+        x = last.repeat_interleave(m, 0)
         for j in range(longest):
             token = self.draw(x, temperature)
             said[name, j] = token.int()
@@ -167,35 +174,35 @@ class Torch:
             if j + 1 == longest:
                 break
             if j % 8 == 7 or j + 1 == room:
-                alive = (~done[name]).view(p, m)
+                rows = (~done[name]).nonzero()[:, 0]
                 if time.time() > until:
                     return None
-                most, some = int(alive.sum(1).max()), int(alive.any(1).sum())
-                if most == 0:
+                if len(rows) == 0:
                     break
-                if some * most < 0.8 * p * m:
-                    rows = alive.to(torch.int8).argsort(dim=1, descending=True, stable=True)[:, :most] + torch.arange(p, device=device)[:, None] * m
-                    stay = alive.any(1).nonzero()[:, 0]
-                    rows = rows[stay].flatten()
-                    cache = [c[:, stay] for c in cache]
+                if len(rows) < 0.8 * len(name):
+                    stay, of, left = of[rows].unique_consecutive(return_inverse=True, return_counts=True)
+                    slot = torch.arange(len(rows), device=device) - (left.cumsum(0) - left)[of]
+                    cache, lengths, seen = [c[:, stay] for c in cache], lengths[stay], seen[stay]
+                    name, token, p, m = name[rows], token[rows], len(stay), int(left.max())
                     for n in range(len(own)):
                         own[n] = own[n][:, rows]
-                    lengths, seen, name, token, p, m = lengths[stay], seen[stay], name[rows], token[rows], some, most
                 if j + 1 == room:
                     room *= 2
                     for n in range(len(own)):
                         own[n] = torch.cat([own[n], torch.zeros_like(own[n])], 3)
             x = F.embedding(token, self.embed)
-            places, mine = lengths.repeat_interleave(m) + j, torch.where(torch.arange(room, device=device) <= j, 0.0, float("-inf")).to(self.embed.dtype)[None, None, None]
+            places, mine = lengths[of] + j, torch.where(torch.arange(room, device=device) <= j, 0.0, float("-inf")).to(self.embed.dtype)[None, None, None]
             for n, layer in enumerate(self.layers):
                 q, k, v = self.qkv(layer, x, places)
                 own[n][0, :, :, j], own[n][1, :, :, j] = k, v
-                q = q.view(p, m, self.kv, -1, self.size)  # query heads of a key's head
-                g = q.shape[3]
-                far, far_sum = self.attend(q.permute(0, 2, 1, 3, 4).reshape(p, self.kv, m * g, self.size), *cache[n], seen)
-                near, near_sum = self.attend(q.reshape(p * m, self.kv, g, self.size), *own[n], mine)
-                far = far.view(p, self.kv, m, g, self.size).transpose(1, 2).reshape(near.shape)
-                far_sum = far_sum.reshape(p, self.kv, m, g).transpose(1, 2).reshape(near_sum.shape)
+                q = q.view(len(x), self.kv, -1, self.size)  # query heads of a key's head
+                g = q.shape[2]
+                asked = q.new_zeros(p, m, self.kv, g, self.size)
+                asked[of, slot] = q
+                far, far_sum = self.attend(asked.transpose(1, 2).reshape(p, self.kv, m * g, self.size), *cache[n], seen)
+                far = far.view(p, self.kv, m, g, self.size).transpose(1, 2)[of, slot]
+                far_sum = far_sum.reshape(p, self.kv, m, g).transpose(1, 2)[of, slot]
+                near, near_sum = self.attend(q, *own[n], mine)
                 share = torch.sigmoid(far_sum - near_sum)[..., None].to(near.dtype)
                 x = self.rest(layer, x, far * share + near * (1 - share))
         said, ends, stops = said.tolist(), ends.tolist(), set(stops)
@@ -207,7 +214,12 @@ class Torch:
     def draw(self, x, temperature):
         """A token for each row, of softmax(logits / temperature)."""
         drawn = []
-        for rows in x.split(2048):
+        for rows in x.split(2048 if self.device == "cuda" else 64):
             logits = self.logits(rows).div_(temperature)
+            if self.device == "cpu":  # one number a row, since noise of all tokens costs as much as a layer there
+                heaped = logits.softmax(-1).cumsum(-1, dtype=torch.float64)
+                aim = torch.rand(len(rows), 1, dtype=torch.float64) * heaped[:, -1:]
+                drawn.append(torch.searchsorted(heaped, aim, right=True)[:, 0].clamp_(max=logits.shape[1] - 1))
+                continue
             drawn.append(logits.sub_(torch.empty_like(logits).exponential_().log_()).argmax(-1))
         return torch.cat(drawn)

@@ -22,7 +22,7 @@ import tasks
 SIZES = {  # questions, completions of each, traces whose exits are continued, continuations of each
     "words": {"questions": 640, "group": 8, "traces": 320, "m": 64},
     "gsm8k": {"questions": 700, "group": 8, "traces": 120, "m": 32},
-    "code": {"questions": 164, "group": 16, "traces": 120, "m": 32},
+    "code": {"questions": 164, "group": 16, "traces": 80, "m": 8, "exits": 4},  # of the questions with the shortest completions
 }
 ENTROPY_CUTS, ENTROPY_TRACES = 8, 60  # of `words`
 ENDS = ("<|im_end|>", "<|endoftext|>")
@@ -36,6 +36,12 @@ def flat(lists):
 def exits_of(ids, has_newline):
     """Where a thought is cut by lines: numbers of tokens, 0 first; the end of the completion is none."""
     return [0, *[n + 1 for n, id in enumerate(ids[:-1]) if has_newline[id]]]
+
+
+def spread(exits, most):
+    """The first exit, and at most so many of the others, evenly; all where `most` is None."""
+    others = exits[1:]
+    return exits if most is None or len(others) <= most else [0, *(others[int((n + 0.5) * len(others) / most)] for n in range(most))]
 
 
 def entropy_exits(entropies, cuts):
@@ -91,6 +97,8 @@ def main():
         right = [[verdict.result() for verdict in verdicts] for verdicts in judged[task]]
         mixed = [n for n, verdicts in enumerate(right) if any(verdicts) and not all(verdicts)]
         tell(task, f"{sum(map(sum, right))} of {sum(map(len, right))} right, {len(mixed)} of {len(right)} questions mixed")
+        if "exits" in size:
+            mixed = sorted(mixed, key=lambda n: sum(map(len, drawn[n])))[: size["traces"] // 2]
         draw = random.Random(7)
         draw.shuffle(mixed)
         picked = []  # question, sample
@@ -100,7 +108,7 @@ def main():
         exits = []  # question, sample, tokens of the completion, whether a line ends there
         for at, (n, i) in enumerate(picked):
             ids = drawn[n][i]
-            lines = exits_of(ids, has_newline)
+            lines = spread(exits_of(ids, has_newline), size.get("exits"))
             exits += [(n, i, k, 1) for k in lines]
             if task == "words" and at < ENTROPY_TRACES and asked.engine == "torch":
                 more = entropy_exits(engine.entropies(prompts[n] + ids, len(prompts[n]), tasks.TEMPERATURE[task]), ENTROPY_CUTS)
@@ -115,15 +123,16 @@ def main():
             samples = np.split(stands["ids"], np.cumsum(stands["lengths"])[:-1])
             done = {tuple(map(int, exit)): samples[n * m : (n + 1) * m] for n, exit in enumerate(stands["exits"])}
         todo = [exit for exit in exits if exit not in done]
-        step = 24 if asked.engine == "vllm" else 4 * asked.rows // m
+        step = 24 if asked.engine == "vllm" else 4 * asked.rows // m if asked.device == "cuda" else asked.rows // m
         for at in range(0, len(todo), step):
             if time.time() > until:
                 break
             part = todo[at : at + step]
-            prefixes = [prompts[n] + drawn[n][i][:k] for n, i, k, _ in part]
-            limits = [tasks.MAX_TOKENS[task] - k for _, _, k, _ in part]
-            found = engine.sample(prefixes, m, limits, tasks.TEMPERATURE[task], ends, until=until)
-            done |= {exit: samples for exit, samples in zip(part, found) if samples}
+            prefixes = [tuple(prompts[n] + drawn[n][i][:k]) for n, i, k, _ in part]
+            limits = {prefix: tasks.MAX_TOKENS[task] - k for prefix, (_, _, k, _) in zip(prefixes, part)}
+            sampled = engine.sample(list(map(list, limits)), m, list(limits.values()), tasks.TEMPERATURE[task], ends, until=until)
+            found = dict(zip(limits, sampled))  # where the traces of a question are still the same, so are their continuations
+            done |= {exit: found[prefix] for exit, prefix in zip(part, prefixes) if found[prefix]}
             ids, lengths = flat([ids for samples in done.values() for ids in samples])
             np.savez_compressed(f"{file}.new.npz", ids=ids, lengths=lengths, exits=np.array(list(done), np.int32), questions=[row["id"] for row in rows[task]])
             os.replace(f"{file}.new.npz", file)
