@@ -8,7 +8,8 @@ file's value. Every row is compared with the first file's, with the same resampl
 
 Named before the half `judge` was looked at: the probe beats outcome x tokens; it beats its own features without states; it reaches half
 of the ceiling on words; one completion beside it reaches .65 of it; the bridge (w = .75) adds to it. What refutes each: an interval of
-the difference that holds 0, or a smaller share.
+the difference that holds 0, or a smaller share. Of code nothing was chosen, so both halves are judged; named before any of it was seen:
+the probe beats outcome x tokens, and its own features.
 """
 import argparse
 from pathlib import Path
@@ -42,12 +43,12 @@ def moments(values, truth):
 def main():
     flags = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     flags.add_argument("set")
-    flags.add_argument("--half", choices=["choose", "judge"], default="choose", help="look at judge once")
+    flags.add_argument("--half", choices=["choose", "judge", "both"], default="choose", help="look at judge once")
     flags.add_argument("rows", nargs="+", metavar="NAME=FILE")
     asked = flags.parse_args()
     traces = {}
     for row in pq.read_table(SETS / f"{asked.set}.parquet").to_pylist():
-        if row["half"] == asked.half and len(row["segment_ends"]) > 1:
+        if asked.half in (row["half"], "both") and len(row["segment_ends"]) > 1:
             halves = np.array([row["wins_first"], row["wins_second"]]) / row["completions_a_half"]
             traces[row["id"]] = {**row, "ends": [0, *row["segment_ends"]], "T": len(row["completion_ids"]), "halves": halves, "truth": halves.mean(0)}
     named = {name: read_values(path, traces) for name, path in (row.split("=") for row in asked.rows)}
