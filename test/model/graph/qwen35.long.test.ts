@@ -13,7 +13,6 @@ import {
   EMBEDDED,
   FIXTURES,
   type FixtureRow,
-  ROOT,
   readScored,
   rredcot,
   type ScoredRow,
@@ -80,7 +79,7 @@ const SHAPES: [string, Json][] = [
 ];
 
 const transformers =
-  python === undefined ? undefined : pythonThatStays(python, join(ROOT, 'test/support/qwen35.py'));
+  python === undefined ? undefined : pythonThatStays(python, ['qwen35.py']);
 afterAll(() => transformers?.close());
 
 async function make(folder: string, more: Json): Promise<string> {
