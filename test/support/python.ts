@@ -17,7 +17,11 @@ export function pythonWith(modules: string): string | undefined {
 }
 
 /** A Python that answers lines of JSON with lines, one after the other: what it imports takes longer than most answers. */
-export function pythonThatStays(python: string, [script, ...args]: readonly string[], more: NodeJS.ProcessEnv = {}) {
+export function pythonThatStays(
+  python: string,
+  [script, ...args]: readonly string[],
+  more: NodeJS.ProcessEnv = {},
+) {
   const child = spawn(python, [join(ROOT, 'test/support', script as string), ...args], {
     env: { ...ONE_THREAD, ...more },
   });

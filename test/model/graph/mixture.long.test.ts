@@ -33,8 +33,7 @@ interface Spec {
   readonly runs: readonly (readonly [tokens: number, exits: number])[];
 }
 
-const transformers =
-  python === undefined ? undefined : pythonThatStays(python, ['mixture_reference.py']);
+const transformers = python === undefined ? undefined : pythonThatStays(python, ['mixture_reference.py']);
 afterAll(() => transformers?.close());
 
 let made = 0;
@@ -164,7 +163,10 @@ describe.skipIf(python === undefined)(
     });
 
     test('policy build and score on the command line', async () => {
-      const { folder, runs } = await reference({ ...(SPECS['128 experts, 8 each'] as Spec), runs: [[120, 3]] });
+      const { folder, runs } = await reference({
+        ...(SPECS['128 experts, 8 each'] as Spec),
+        runs: [[120, 3]],
+      });
       const { ids, logprobs, entropies } = runs[0] as Reference;
       const template = join(scratch, 'exit.json');
       writeFileSync(template, JSON.stringify(TEMPLATE));

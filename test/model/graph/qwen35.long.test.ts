@@ -78,8 +78,7 @@ const SHAPES: [string, Json][] = [
   ],
 ];
 
-const transformers =
-  python === undefined ? undefined : pythonThatStays(python, ['qwen35.py']);
+const transformers = python === undefined ? undefined : pythonThatStays(python, ['qwen35.py']);
 afterAll(() => transformers?.close());
 
 async function make(folder: string, more: Json): Promise<string> {
