@@ -1,16 +1,15 @@
 /** A teacher's columns of random policies of several families, as the program writes them, are to 1e-4 what transformers says in float64. */
-import { spawnSync } from 'node:child_process';
-import { join } from 'node:path';
-import { describe, expect, it } from 'vitest';
+import { afterAll, describe, expect, it } from 'vitest';
 import { type Json, type TensorType, writeCheckpoint } from '../support/checkpoints.js';
 import { FAMILIES } from '../support/family-checks.js';
 import type { ScoredRow } from '../support/program.js';
-import { ROOT } from '../support/program.js';
-import { ONE_THREAD, pythonWith } from '../support/python.js';
-import { fixtureRows, jsonLines, openScene } from '../support/scene.js';
+import { pythonThatStays, pythonWith } from '../support/python.js';
+import { fixtureRows, openScene } from '../support/scene.js';
 import { exportPython } from '../support/trainer-venv.js';
 
 const python = pythonWith('torch, transformers.models.qwen3_5') ?? exportPython();
+const transformers = python === undefined ? undefined : pythonThatStays(python, ['taught.py']);
+afterAll(() => transformers?.close());
 const { at, done, rows, write } = await openScene();
 
 type Taught = Record<'teacher_logprobs' | 'teacher_entropies' | 'kl' | 'token_advantage', number[]>;
@@ -54,13 +53,10 @@ describe.skipIf(python === undefined)('a teacher', () => {
       `score traces.jsonl --policy ${own}-built --teacher ${its}-built --estimator distill -o out.jsonl --overwrite`,
     );
     const scored = await rows<ScoredRow & Taught>('out.jsonl');
-    const { stdout, stderr } = spawnSync(
-      python as string,
-      [join(ROOT, 'test/support/taught.py'), at(own), at(its)],
-      { encoding: 'utf8', input: jsonLines(traces), maxBuffer: 1e9, env: ONE_THREAD },
-    );
-    expect(stdout, stderr).toMatch(/^\[/);
-    const expected = JSON.parse(stdout) as Record<'own' | 'logprobs' | 'entropies' | 'kl', number[]>[];
+    const expected =
+      (await transformers?.ask<Record<'own' | 'logprobs' | 'entropies' | 'kl', number[]>[]>({
+        ...{ policy: at(own), teacher: at(its), traces },
+      })) ?? [];
     expect(scored).toHaveLength(traces.length);
     let largest = 0;
     for (const [n, row] of scored.entries()) {

@@ -16,11 +16,11 @@ import transformers
 
 POLICY = pathlib.Path(__file__).resolve().parents[2] / "models/embedded"
 VOCAB = 259
-SHAPE = {"vocab_size": VOCAB, "hidden_size": 64, "num_hidden_layers": 3, "num_attention_heads": 4, "initializer_range": 0.2,
+SHAPE = {"vocab_size": VOCAB, "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "initializer_range": 0.2,
          "max_position_embeddings": 4096, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
 HEADS = {**SHAPE, "intermediate_size": 96, "num_key_value_heads": 2, "head_dim": 16}
 NEAR = {**HEADS, "sliding_window": 40}
-BOTH = {**NEAR, "layer_types": ["sliding_attention"] * 2 + ["full_attention"], "query_pre_attn_scalar": 8}
+BOTH = {**NEAR, "layer_types": ["sliding_attention", "full_attention"], "query_pre_attn_scalar": 8}
 LINEAR = {"linear_key_head_dim": 16, "linear_value_head_dim": 16, "linear_num_key_heads": 2, "linear_num_value_heads": 4}
 EXPERTS = {"num_experts": 4, "num_local_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32}
 PICTURE = {"image_token_id": 7, "video_token_id": 6, "vision_start_token_id": 5, "vision_end_token_id": 4}
@@ -47,9 +47,9 @@ OWN = {  # of these `policy build` writes the graph of what reads
 }
 NOT = {
     "Mamba2": {**SHAPE, "num_heads": 8, "head_dim": 16, "state_size": 16, "n_groups": 2},
-    "Qwen3_5Text": {**HEADS, **LINEAR, "layer_types": ["linear_attention"] * 2 + ["full_attention"]},
-    "GptOss": {**NEAR, **EXPERTS},
-    "Lfm2": {**HEADS, "layer_types": ["conv", "conv", "full_attention"]},
+    "Qwen3_5Text": {**HEADS, **LINEAR, "layer_types": ["linear_attention", "full_attention"]},
+    "GptOss": {**NEAR, **EXPERTS, "num_hidden_layers": 1},
+    "Lfm2": {**HEADS, "layer_types": ["conv", "full_attention"]},
     "Llama4Text": {**HEADS, **EXPERTS, "attention_chunk_size": 64, "intermediate_size_mlp": 96},
     "Bloom": {**SHAPE, "n_layer": 2, "n_head": 4},
     "Phi3 longrope": {**HEADS, "rope_parameters": {"rope_type": "longrope", "rope_theta": 1e4, "short_factor": [1.0] * 8, "long_factor": [2.0] * 8,

@@ -1,15 +1,17 @@
 """Random Qwen3.5 checkpoints of transformers, and what transformers says of them, all of it in float64.
 
-make <folder> <config>: writes one. ask <folder>: reads questions, a JSON list of {ids, from, gap?}, from stdin and answers
-each with log-probabilities and entropies of the tokens from `from` on; {before, tokens} of a gap are free places in the row.
+Lines of stdin are answered by lines. {"make": {folder, config}} writes one. {"ask": {folder, traces}} is of traces {ids, branches}, a branch
+{exit, ids, scoredFrom, gap?}: log-probabilities and entropies of a trace's tokens but the first, and log-probabilities of each branch from
+its token `scoredFrom` on; {before, tokens} of a gap are free places in the branch.
 """
 
+import copy
 import json
 import sys
 
 import torch
 import transformers
-from transformers import AutoConfig
+from transformers import AutoConfig, DynamicCache
 from transformers.models.qwen3_5 import modeling_qwen3_5
 from transformers.models.qwen3_5_moe import modeling_qwen3_5_moe
 
@@ -54,7 +56,8 @@ class Wide:
         return getattr(torch, name)
 
 
-def ask(folder, questions):
+def opened(folder):
+    """A model in float64, and how near the last expert of a token and the first other one ever were: below rounding either may be taken."""
     torch.Tensor.float = torch.Tensor.double
     config = AutoConfig.from_pretrained(folder)
     modeling = modeling_qwen3_5_moe if "Moe" in config.architectures[0] else modeling_qwen3_5
@@ -63,7 +66,6 @@ def ask(folder, questions):
     experts = {"experts_implementation": "eager"} if "Moe" in Kind.__name__ else {}
     model = Kind.from_pretrained(folder, dtype=torch.float64, attn_implementation="eager", **experts).eval()
     assert all(weight.dtype == torch.float64 for weight in model.parameters())
-    # how near the last expert of a token and the first other one are: below rounding either may be taken
     nearest = [1.0]
     for module in model.modules():
         if type(module).__name__.endswith("TopKRouter"):
@@ -71,28 +73,55 @@ def ask(folder, questions):
                 ranked = torch.softmax(out[0], -1).sort(dim=-1, descending=True).values
                 nearest.append((ranked[:, module.top_k - 1] - ranked[:, module.top_k]).min().item())
             module.register_forward_hook(note)
-    said = []
-    for question in questions:
-        nearest[:] = [1.0]
-        ids, first, gap = torch.tensor([question["ids"]]), question["from"], question.get("gap")
-        places = torch.arange(ids.shape[1])
+    return model, nearest
+
+
+def said_of(logits, ids):
+    """Log-probabilities of ids by the rows before them, and the entropies of these."""
+    assert logits.dtype == torch.float64
+    logp = torch.log_softmax(logits, -1)
+    return logp.gather(1, torch.tensor(ids)[:, None])[:, 0].tolist(), (-(logp.exp() * logp).sum(-1)).tolist()
+
+
+@torch.no_grad()
+def ask(folder, traces):
+    model, nearest = opened(folder)
+
+    def logits_of(ids, past, cache, gap=None):
+        places = torch.arange(past, past + len(ids))
         if gap:
             places[gap["before"] :] += gap["tokens"]
         # without a mask, free places would be taken for the ends of texts that are packed together
-        row = {"input_ids": ids, "position_ids": places[None], "attention_mask": torch.ones_like(ids)}
-        with torch.no_grad():
-            logits = model(**row, use_cache=False, logits_to_keep=ids.shape[1] - first + 1).logits[0, :-1]
-        assert logits.dtype == torch.float64
-        logp = torch.log_softmax(logits, -1)
-        said.append({
-            "logprobs": logp.gather(1, ids[0, first:, None])[:, 0].tolist(),
-            "entropies": (-(logp.exp() * logp).sum(-1)).tolist(),
-            "nearest": min(nearest),
-        })
-    json.dump(said, sys.stdout)
+        row = {"input_ids": torch.tensor([ids]), "position_ids": places[None], "attention_mask": torch.ones(1, past + len(ids), dtype=torch.long)}
+        return model(**row, past_key_values=cache, use_cache=True).logits[0]
+
+    said = []
+    for trace in traces:
+        nearest[:] = [1.0]
+        ids, branches, rows, at = trace["ids"], {}, [], 0
+        # a trace is read once, from exit to exit; what is kept of it there is what each branch goes on from
+        cache = DynamicCache(config=model.config)
+        for n, branch in sorted(enumerate(trace["branches"]), key=lambda numbered: numbered[1]["exit"]):
+            if branch["exit"] > at:
+                rows.append(logits_of(ids[at : branch["exit"]], at, cache))
+                at = branch["exit"]
+            own, first = branch["ids"], branch["scoredFrom"]
+            of_own = logits_of(own, at, copy.deepcopy(cache), branch.get("gap"))
+            branches[n] = said_of(of_own[first - 1 : -1], own[first:])[0]
+        if at < len(ids):
+            rows.append(logits_of(ids[at:], at, cache))
+        logprobs, entropies = said_of(torch.cat(rows)[:-1], ids[1:])
+        in_order = [branches[n] for n in range(len(branches))]
+        said.append({"logprobs": logprobs, "entropies": entropies, "branches": in_order, "nearest": min(nearest)})
+    return said
 
 
-if sys.argv[1] == "make":
-    make(sys.argv[2], json.loads(sys.argv[3]))
-else:
-    ask(sys.argv[2], json.load(sys.stdin))
+for line in sys.stdin:
+    question = json.loads(line)
+    single = torch.Tensor.float
+    try:
+        done = make(**question["make"]) if "make" in question else ask(**question["ask"])
+    finally:
+        torch.Tensor.float = single
+        modeling_qwen3_5.torch = modeling_qwen3_5_moe.torch = torch
+    print(json.dumps(done), flush=True)

@@ -1,8 +1,7 @@
 """What transformers says of a policy and a teacher over traces, in float64.
 
-    python taught.py POLICY TEACHER < traces   ->   {"logprobs", "entropies", "kl", "own"} of every trace
-
-Traces are JSON lines with prompt_ids and completion_ids; each number is of a completion token, nats.
+A line of stdin is {"policy", "teacher", "traces"}, a trace {prompt_ids, completion_ids}. It is answered by a line: {"logprobs", "entropies",
+"kl", "own"} of every trace; each number is of a completion token, nats.
 """
 import json
 import sys
@@ -24,11 +23,11 @@ def distributions(model, prompt, completion):
     return logits.double().log_softmax(-1)
 
 
-policy, teacher = map(loaded, sys.argv[1:])
-found = []
-with torch.no_grad():
-    for line in sys.stdin:
-        row = json.loads(line)
+@torch.no_grad()
+def taught(policy, teacher, traces):
+    policy, teacher = loaded(policy), loaded(teacher)
+    found = []
+    for row in traces:
         p, q = (distributions(model, row["prompt_ids"], row["completion_ids"]) for model in (policy, teacher))
         ids = torch.tensor(row["completion_ids"])[:, None]
         of_both = q[:, : p.shape[1]]
@@ -38,4 +37,8 @@ with torch.no_grad():
             "entropies": (-(q.exp() * q).sum(-1)).tolist(),
             "kl": (p.exp() * (p - of_both)).sum(-1).tolist(),
         })
-print(json.dumps(found))
+    return found
+
+
+for line in sys.stdin:
+    print(json.dumps(taught(**json.loads(line))), flush=True)

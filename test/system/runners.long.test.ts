@@ -2,26 +2,28 @@
 // vLLM where RREDCOT_VLLM_PYTHON names a Python that has it.
 import { spawnSync } from 'node:child_process';
 import { join } from 'node:path';
-import { beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type AnswerLine, type AskedLine, linesOf } from '../support/oracle-engine.js';
 import { EMBEDDED, ROOT, type ScoredRow } from '../support/program.js';
-import { ONE_THREAD } from '../support/python.js';
-import { fixtureRows, openScene } from '../support/scene.js';
+import { ONE_THREAD, pythonThatForks } from '../support/python.js';
+import { fixtureRows, jsonLines, openScene } from '../support/scene.js';
 import { trainerPython } from '../support/trainer-venv.js';
 
 const python = trainerPython();
 const vllm = process.env.RREDCOT_VLLM_PYTHON;
 const { at, done, rows, text, write } = await openScene();
 
+const ENV = {
+  PYTHONPATH: join(ROOT, 'python/src'),
+  RAY_USAGE_STATS_ENABLED: '0',
+  RAY_raylet_start_wait_time_s: '300',
+};
+const torch = python === undefined ? undefined : pythonThatForks(python, ['torch', 'transformers'], ENV);
+afterAll(() => torch?.close());
+
 function runs(command: string, args: readonly string[], input = '') {
-  const env = {
-    ...ONE_THREAD,
-    PYTHONPATH: join(ROOT, 'python/src'),
-    RAY_USAGE_STATS_ENABLED: '0',
-    RAY_raylet_start_wait_time_s: '300',
-  };
   const { status, stdout, stderr } = spawnSync(command, args, {
-    env,
+    env: { ...ONE_THREAD, ...ENV },
     input,
     encoding: 'utf8',
     maxBuffer: 2 ** 28,
@@ -29,8 +31,16 @@ function runs(command: string, args: readonly string[], input = '') {
   expect(status, stderr).toBe(0);
   return { stdout, stderr };
 }
-const answerWith = (engine: string, command: string, args: readonly string[], input: string) =>
-  runs(command, ['-m', 'rredcot.answer', '--engine', engine, '--model', EMBEDDED, ...args], input);
+const wordsOf = (engine: string, args: readonly string[]) => [
+  ...['-m', 'rredcot.answer', '--engine', engine, '--model', EMBEDDED, ...args],
+];
+/** By torch, in a fork of one Python: its start takes longer than all that is asked here. */
+async function answered(args: readonly string[], input: string) {
+  const { status, stdout, stderr } =
+    (await torch?.run(wordsOf('torch', args), input)) ?? expect.unreachable('no Python');
+  expect(status, stderr).toBe(0);
+  return { stdout, stderr };
+}
 const byId = (lines: string) => new Map(linesOf<AnswerLine>(lines).map((line) => [line.id, line]));
 
 describe.skipIf(python === undefined)('runners with torch (skipped where pip cannot install it)', () => {
@@ -42,7 +52,7 @@ describe.skipIf(python === undefined)('runners with torch (skipped where pip can
     await write('t.jsonl', (await Promise.all([0, 8, 16, 24].map((n) => fixtureRows(n, n + 1)))).flat());
     await done('requests t.jsonl -o requests.jsonl');
     requests = await text('requests.jsonl');
-    answerWith('torch', python as string, ['-o', at('answers.jsonl')], requests);
+    await answered(['-o', at('answers.jsonl')], requests);
     answers = await text('answers.jsonl');
   });
 
@@ -64,38 +74,31 @@ describe.skipIf(python === undefined)('runners with torch (skipped where pip can
   it('go on behind the answers of a killed job, and refuse those of another model, or to other questions', async () => {
     const asked = linesOf<AskedLine>(requests).filter(({ from }) => from !== undefined).length;
     await write('answers.jsonl', answers.slice(0, answers.length / 2));
-    const { stderr } = answerWith('torch', python as string, ['-o', at('answers.jsonl')], requests);
+    const { stderr } = await answered(['-o', at('answers.jsonl')], requests);
     expect(await text('answers.jsonl')).toBe(answers);
     const again = Number(/.*rredcot\.answer: (\d+) questions answered/s.exec(stderr)?.[1]);
     expect(again).toBeGreaterThan(0);
     expect(again).toBeLessThan(asked);
     await write('other.jsonl', '{"rredcot":"answers"}\n');
-    const goOn = (file: string, lines: string) => () =>
-      answerWith('torch', python as string, ['-o', at(file)], lines);
-    expect(goOn('other.jsonl', requests)).toThrow(/give another -o/);
+    const refuses = (file: string, lines: string, why: RegExp) =>
+      expect(answered(['-o', at(file)], lines)).rejects.toThrow(why);
+    await refuses('other.jsonl', requests, /give another -o/);
     // other questions, and fewer
-    expect(goOn('answers.jsonl', requests.replace(/"(?:id|of)":"[^"]*/g, '$&x'))).toThrow(
-      / is asked: give another -o/,
-    );
-    expect(goOn('answers.jsonl', requests.split('\n').slice(0, 3).join('\n'))).toThrow(
-      /answers more than is asked/,
-    );
+    const others = requests.replace(/"(?:id|of)":"[^"]*/g, '$&x');
+    await refuses('answers.jsonl', others, / is asked: give another -o/);
+    const few = requests.split('\n').slice(0, 3).join('\n');
+    await refuses('answers.jsonl', few, /answers more than is asked/);
     expect(await text('answers.jsonl')).toBe(answers);
   });
 
-  it('name what the model cannot take, and write nothing but answers to stdout', () => {
+  it('name what the model cannot take, and write nothing but answers to stdout', async () => {
     const lines = [
       { id: 'long', token_ids: Array(140_000).fill(1), from: 5 },
       { id: 'odd', token_ids: [1, 9999], from: 1 },
       { id: 'first', token_ids: [1], from: 0 },
       { id: 'good', token_ids: [1, 2, 3, 4, 5, 6, 7, 8], from: 5 },
     ];
-    const { stdout } = answerWith(
-      'torch',
-      python as string,
-      [],
-      lines.map((line) => `${JSON.stringify(line)}\n`).join(''),
-    );
+    const { stdout } = await answered([], jsonLines(lines));
     const [header, long, odd, first, good] = linesOf<AnswerLine & { error?: string }>(stdout);
     expect(header).toMatchObject({
       rredcot: 'answers',
@@ -107,11 +110,11 @@ describe.skipIf(python === undefined)('runners with torch (skipped where pip can
     expect(good?.logprobs).toHaveLength(3);
   });
 
-  it('answer for every family as plain passes in float64 do, and sample at T = 1', () => {
-    const { stdout } = runs(python as string, [
-      join(ROOT, 'test/support/runner_families.py'),
-      at('families'),
-    ]);
+  it('answer for every family as plain passes in float64 do, and sample at T = 1', async () => {
+    const script = join(ROOT, 'test/support/runner_families.py');
+    const { status, stdout, stderr } =
+      (await torch?.run([script, at('families')])) ?? expect.unreachable('no Python');
+    expect(status, stderr).toBe(0);
     const found: Record<
       string,
       { way: string; off: number; mean: number; entropies: number; samples: number }
@@ -130,7 +133,7 @@ describe.skipIf(python === undefined)('runners with torch (skipped where pip can
 
   it('say the same on Ray, by several engines, in the same order', async () => {
     await write('half.jsonl', answers.slice(0, answers.length / 2));
-    answerWith('torch', python as string, ['--workers', '2', '-o', at('half.jsonl')], requests);
+    runs(python as string, wordsOf('torch', ['--workers', '2', '-o', at('half.jsonl')]), requests);
     expect(await text('half.jsonl')).toBe(answers);
   });
 
@@ -144,18 +147,14 @@ describe.skipIf(python === undefined)('runners with torch (skipped where pip can
         max_model_len: 2048,
       };
       const flags = ['--dtype', 'float32', '--more', JSON.stringify(more)];
-      const { stdout, stderr } = answerWith(
-        'vllm',
-        vllm as string,
-        flags,
-        requests.replace(/^.*"fresh":true.*\n/gm, ''),
-      );
-      const torch = byId(answers);
+      const questions = requests.replace(/^.*"fresh":true.*\n/gm, '');
+      const { stdout, stderr } = runs(vllm as string, wordsOf('vllm', flags), questions);
+      const ours = byId(answers);
       const [, ...lines] = linesOf<AnswerLine>(stdout);
       expect(lines.length).toBeGreaterThan(20);
       for (const { id, logprobs } of lines)
         for (const [n, lp] of logprobs.entries())
-          expect(Math.abs(lp - (torch.get(id)?.logprobs[n] as number)), id).toBeLessThan(1e-4);
+          expect(Math.abs(lp - (ours.get(id)?.logprobs[n] as number)), id).toBeLessThan(1e-4);
       // a branch may compute the block again that its exit cuts
       const asked = linesOf<AskedLine>(requests).filter(({ fresh, from }) => from !== undefined && !fresh);
       const most = asked.reduce(

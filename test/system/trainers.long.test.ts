@@ -1,13 +1,15 @@
 // The examples for trainers: losses against eq. 11 computed by hand, weights in each trainer's layout, and a whole small run.
-import { spawn, spawnSync } from 'node:child_process';
+import { spawn } from 'node:child_process';
 import { join } from 'node:path';
-import { beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { EMBEDDED, FIXTURES, ROOT, readJsonl } from '../support/program.js';
-import { ONE_THREAD, pythonWith } from '../support/python.js';
+import { ONE_THREAD, pythonThatForks, pythonWith } from '../support/python.js';
 import { openScene } from '../support/scene.js';
 import { trainerPython } from '../support/trainer-venv.js';
 
 const python = pythonWith('torch; torch.jagged') ?? trainerPython();
+const torch = python === undefined ? undefined : pythonThatForks(python, ['torch']);
+afterAll(() => torch?.close());
 const { at, done, folder, write } = await openScene();
 
 /** What test/support/trainers.py prints: its parts are those of the tests below. */
@@ -15,13 +17,12 @@ type Results = ReturnType<JSON['parse']>;
 
 describe.skipIf(python === undefined)('trainers (skipped without PyTorch)', () => {
   let results: Results;
+  const torched = async (...words: readonly string[]) =>
+    (await torch?.run(words)) ?? expect.unreachable('no Python');
   beforeAll(async () => {
     await done(`score ${FIXTURES} --limit 16 --quiet -o scored.jsonl`);
     const program = join(ROOT, 'test/support/trainers.py');
-    const run = spawnSync(python as string, [program, at('scored.jsonl')], {
-      encoding: 'utf8',
-      env: ONE_THREAD,
-    });
+    const run = await torched(program, at('scored.jsonl'));
     expect(run.status, run.stderr).toBe(0);
     results = JSON.parse(run.stdout);
   });
@@ -135,24 +136,23 @@ describe.skipIf(python === undefined)('trainers (skipped without PyTorch)', () =
     const others = rows.map((row) => ({ ...row, logprobs: row.logprobs.map((p) => p - 1) }));
     await write('others.jsonl', others);
     const example = join(ROOT, 'examples/reinforce_torch.py');
-    const run = (...flags: string[]) =>
-      spawnSync(python as string, [example, at('others.jsonl'), ...flags], {
-        ...{ encoding: 'utf8', env: ONE_THREAD },
-      });
-    const gradient = (...flags: string[]) =>
-      Number(/gradient (\S+),/.exec(run('--policy', EMBEDDED, '--batch', '999', ...flags).stdout)?.[1]);
+    const run = (...flags: string[]) => torched(example, at('others.jsonl'), ...flags);
+    const gradient = async (...flags: string[]) =>
+      Number(
+        /gradient (\S+),/.exec((await run('--policy', EMBEDDED, '--batch', '999', ...flags)).stdout)?.[1],
+      );
     const gains = rows.map((row) => row.sigma_gain ?? 1);
     const mean = gains.reduce((sum, gain) => sum + gain, 0) / gains.length;
     expect(Math.abs(mean - 1)).toBeGreaterThan(0.05);
-    expect(gradient() / gradient('--by-gain')).toBeCloseTo(mean, 1);
-    const once = run('--policy', EMBEDDED, '--credit', 'uniform');
+    expect((await gradient()) / (await gradient('--by-gain'))).toBeCloseTo(mean, 1);
+    const once = await run('--policy', EMBEDDED, '--credit', 'uniform');
     expect(once.status, once.stderr).toBe(0);
     expect(once.stderr).toContain("are not this policy's");
     await write('config.json', '{"architectures": ["GPT2LMHeadModel"]}');
-    const other = run('--policy', folder);
+    const other = await run('--policy', folder);
     expect(other.status).toBe(1);
     expect(other.stderr).toContain('GPT2LMHeadModel');
-    const none = run();
+    const none = await run();
     expect(none.status).toBe(2);
     expect(none.stderr).toContain('required: --policy');
   });

@@ -1,14 +1,13 @@
 // Mixtures of experts beside transformers: random checkpoints as it saves them, built, and every number of traces and branches compared.
-import { spawnSync } from 'node:child_process';
 import { copyFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { describe, expect, test } from 'vitest';
+import { afterAll, describe, expect, test } from 'vitest';
 import { buildPolicyFolder } from '../../../dist/model/onnx/build.js';
 import type { PackedTrace } from '../../../dist/model/onnx/placed.js';
 import { ModelSession } from '../../../dist/model/onnx/session.js';
 import { differences } from '../../support/family-checks.js';
-import { EMBEDDED, ROOT, rredcot, temporaryFolder } from '../../support/program.js';
-import { ONE_THREAD, pythonWith } from '../../support/python.js';
+import { EMBEDDED, rredcot, temporaryFolder } from '../../support/program.js';
+import { pythonThatStays, pythonWith } from '../../support/python.js';
 import { exportPython } from '../../support/trainer-venv.js';
 
 const python = pythonWith('torch, transformers, safetensors') ?? exportPython();
@@ -34,20 +33,18 @@ interface Spec {
   readonly runs: readonly (readonly [tokens: number, exits: number])[];
 }
 
+const transformers = python === undefined ? undefined : pythonThatStays(python, ['mixture_reference.py']);
+afterAll(() => transformers?.close());
+
 let made = 0;
 /** A checkpoint, with the embedded policy's tokenizer beside it, and what transformers says. */
-function reference(spec: Spec) {
+async function reference(spec: Spec) {
   const folder = join(scratch, `checkpoint-${++made}`);
   const all = { dtype: 'float32', joined: false, seed: made, ...spec };
-  const { stdout, stderr, status } = spawnSync(
-    python as string,
-    [join(ROOT, 'test/support/mixture_reference.py'), folder, JSON.stringify(all)],
-    { encoding: 'utf8', maxBuffer: 2 ** 28, env: ONE_THREAD },
-  );
-  expect(status, stderr).toBe(0);
+  const runs = (await transformers?.ask<Reference[]>({ folder, spec: all })) ?? [];
   for (const name of ['tokenizer.json', 'tokenizer_config.json'])
     copyFileSync(join(EMBEDDED, name), join(folder, name));
-  return { folder, runs: JSON.parse(stdout) as Reference[] };
+  return { folder, runs };
 }
 
 const traceOf = ({ ids, branches }: Reference): PackedTrace => ({
@@ -147,7 +144,7 @@ describe.skipIf(python === undefined)(
   'log p, entropies and branches as transformers has them in float64 (skipped without torch and transformers)',
   () => {
     test.each(Object.keys(SPECS))('%s: 1e-4, and 1e-5 in other company', async (name) => {
-      const { folder, runs } = reference(SPECS[name] as Spec);
+      const { folder, runs } = await reference(SPECS[name] as Spec);
       const policy = await buildPolicyFolder(folder, `${folder}-policy`, TEMPLATE);
       await using session = await ModelSession.open(policy);
       for (const run of runs) {
@@ -166,7 +163,10 @@ describe.skipIf(python === undefined)(
     });
 
     test('policy build and score on the command line', async () => {
-      const { folder, runs } = reference({ ...(SPECS['128 experts, 8 each'] as Spec), runs: [[120, 3]] });
+      const { folder, runs } = await reference({
+        ...(SPECS['128 experts, 8 each'] as Spec),
+        runs: [[120, 3]],
+      });
       const { ids, logprobs, entropies } = runs[0] as Reference;
       const template = join(scratch, 'exit.json');
       writeFileSync(template, JSON.stringify(TEMPLATE));
