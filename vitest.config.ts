@@ -1,4 +1,4 @@
-// The test files in three projects: `quick`, `program` and `long`. No list of names: a file tells by itself where it belongs.
+// The test files in three projects: `quick`, `program` and `long`. A file tells by itself where it belongs; which of them begin first is a list.
 import { readdirSync, readFileSync } from 'node:fs';
 import { homedir } from 'node:os';
 import { join } from 'node:path';
