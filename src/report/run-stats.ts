@@ -48,7 +48,7 @@ export function openStats(opts: StatsOptions) {
   // that values do not tell right from wrong is for `summary` to say
   const counts = new RunCounts(policy?.vocab);
   const names = opts.isNamed ? undefined : seenNames(opts.usesGroups);
-  const warned = new Set<string>();
+  const warned = new Map<string, string>();
   const padded = { traces: 0, tokens: 0 };
   const isResumed = before.traces + before.rejects > 0;
 
@@ -64,8 +64,9 @@ export function openStats(opts: StatsOptions) {
     for (const { code, message } of warningsOf(counts.numbers, { policy, rule, thoughtTags, calibration })) {
       // the first traces may well be of one side
       if (isEarly && code === 'one_sided') continue;
-      if (!warned.has(code)) log.warn(code, message);
-      warned.add(code);
+      const when = isEarly ? `after ${ENOUGH_TO_WARN} traces: ` : '';
+      if (warned.get(code) !== message) log.warn(code, when + message);
+      warned.set(code, message);
     }
   }
 

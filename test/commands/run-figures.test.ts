@@ -35,6 +35,20 @@ describe('the numbers at the end', () => {
     expect((await rows('foreign.out.jsonl'))[0]?.status).toBe('completion:end-token;uniform:flat-values');
   });
 
+  it('are told after some traces already, and once more where the others change them', async () => {
+    const more = Array.from({ length: 70 }, (_, n) => ({
+      ...{ id: `${n}`, prompt: 'Two and two?\n', completion: 'It is four.\nA: 4', answer: '4', reward: 1 },
+    }));
+    await write('seventy.jsonl', more);
+    const warned = said(await done('score seventy.jsonl -o seventy.out.jsonl --estimator pr'))
+      .filter((line) => line.includes('foreign'))
+      .map((line) => line.slice(0, 43));
+    expect(warned).toEqual([
+      'WARN: after 64 traces: 64 of 64 traces are ',
+      'WARN: 70 of 70 traces are foreign to the bu',
+    ]);
+  });
+
   it('ask of another policy whether it wrote the traces, and tell programs the same', async () => {
     const { stderr } = await done(`score ${FIXTURES} --limit 4 -o random.jsonl --policy ${path} --log-json`);
     const lines = stderr.trimEnd().split('\n');
