@@ -6,7 +6,7 @@ import { scoredWith } from '../estimate/calibrated.js';
 import type { FitAbout, ScoredWith } from '../estimate/calibration.js';
 import { baseOfFile, fitStored, fitTraceOf, furtherColumns } from '../estimate/calibration-rows.js';
 import type { KnownTrace } from '../estimate/fit/fit.js';
-import { tellProbe } from '../estimate/probe.js';
+import { betweenPasses, tellProbe } from '../estimate/probe.js';
 import type { FitKind } from '../estimate/states.js';
 import type { OutputColumn } from '../io/arrow/output-columns.js';
 import { writeText } from '../io/files/atomic-file.js';
@@ -42,7 +42,7 @@ export async function calibrate(
   const features = await openFeatures(dirname(output));
   try {
     const about = await gather(paths, features, isProbe, signal, log);
-    const file = await fitStored(() => features.traces(signal), about);
+    const file = await fitStored(() => features.traces(signal), about, betweenPasses(log, signal));
     await writeText(output, `${JSON.stringify(file, null, 1)}\n`);
     if (isProbe) tellProbe(file, log);
     else tellCalibration(file, output, log);

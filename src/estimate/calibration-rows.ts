@@ -7,7 +7,7 @@ import type { OurColumn } from '../scored/columns.js';
 import { type OutputRow, thoughtEnds, withoutShown } from '../scored.js';
 import { ask } from './ask.js';
 import { type CalibrationFile, calibrationFile, type FitAbout } from './calibration.js';
-import { fitStates, type Known, type KnownTrace, MIDDLE } from './fit/fit.js';
+import { type Between, fitStates, type Known, type KnownTrace, MIDDLE } from './fit/fit.js';
 import { groupPlace, KnownGroups } from './fit/groups.js';
 import { pr, prGeo } from './one-pass.js';
 import { STATES_COLUMN } from './probe.js';
@@ -57,9 +57,10 @@ export function storedKnown(row: OutputRow, kind: FitKind, readsStates: boolean)
 export async function fitStored(
   pass: () => AsyncIterable<KnownTrace>,
   about: FitAbout,
+  between: Between,
 ): Promise<CalibrationFile> {
   const { kind, policy } = about;
-  if (kind !== 'probe') return calibrationFile(await fitStates(pass, kind, 0), about);
+  if (kind !== 'probe') return calibrationFile(await fitStates(pass, kind, 0, between), about);
   if (policy === null)
     throw usageError(
       'hidden states of several policies, or of one that no file names, say nothing of each other',
@@ -77,7 +78,7 @@ export async function fitStored(
       yield { ...trace, peers: mean === undefined ? 0 : mean - MIDDLE };
     }
   }
-  return calibrationFile(await fitStates(traces, kind, D), about);
+  return calibrationFile(await fitStates(traces, kind, D, between), about);
 }
 
 /** Whose values are to be calibrated: of a file that says nothing of its estimator `pr`, where nothing was scored none. */

@@ -1,7 +1,8 @@
 // `probe`: the probability of winning by going on, read off the policy's own hidden state, fitted to the outcomes of all traces (METHOD §3); `auto`, which takes it where there is something to fit.
+import { setImmediate } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
 import type { Nature } from '../credit/nature.js';
-import { usageError } from '../errors.js';
+import { throwIfInterrupted, usageError } from '../errors.js';
 import { WHOLE } from '../io/files/run-folder.js';
 import type { Config } from '../io/write/output.js';
 import { fromFloat16 } from '../model/onnx/float16.js';
@@ -19,7 +20,7 @@ import {
 } from './calibrated.js';
 import { Calibration, calibrationFile, readCalibration, storedModel } from './calibration.js';
 import type { Estimator, LoadContext, OpenEstimator, ValueJob } from './estimator.js';
-import { fitStates, type KnownTrace, WHY } from './fit/fit.js';
+import { type Between, fitStates, type KnownTrace, WHY } from './fit/fit.js';
 import { groupPlace } from './fit/groups.js';
 import { pr } from './one-pass.js';
 import { isStream, refuseStream } from './peers.js';
@@ -111,7 +112,7 @@ type ProbeOptions = Readonly<Record<'isAuto' | 'keepStates' | 'isPart', boolean>
 
 /** @param given undefined: one is fitted to the traces */
 async function openProbe(
-  { policy, engine, log }: LoadContext,
+  { policy, engine, log, signal }: LoadContext,
   given: Calibration | undefined,
   opts: ProbeOptions,
 ): Promise<OpenEstimator> {
@@ -137,7 +138,8 @@ async function openProbe(
     }
     const kind = 'probe' as const;
     const about = { kind, policy: policy.files, scored_with: scoredWith(config), skipped: {}, layers };
-    own = new Calibration(calibrationFile(await fitStates(traces, kind, hidden), about));
+    const fitted = await fitStates(traces, kind, hidden, betweenPasses(log, signal));
+    own = new Calibration(calibrationFile(fitted, about));
     tellProbe(own.file, log, opts.isAuto);
     return { nature: natureOf(own.file), config: told(own, opts.isAuto) };
   };
@@ -146,6 +148,16 @@ async function openProbe(
     ask: ({ continuations }) => ({ atExits: continuations, ...(hidden > 0 && { states: true }) }),
     values: (trace, answers) => probeValues(trace, answers, own, opts),
     ...(given === undefined && !opts.isPart && { whole: { partOf, fit } }),
+  };
+}
+
+/** Tells of each pass of a fit, and ends it where the program is to end: from memory, passes leave no other chance to. */
+export function betweenPasses(log: Log, signal: AbortSignal): Between {
+  let passes = 0;
+  return async () => {
+    log.progress(`fitting: pass ${++passes} over the traces`, { passes });
+    await setImmediate();
+    throwIfInterrupted(signal);
   };
 }
 

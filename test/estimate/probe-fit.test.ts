@@ -31,13 +31,14 @@ function made(groups: number, D: number, strength: number, seed = 1): ProbeTrace
   });
 }
 
-const fitted = (traces: readonly ProbeTrace[], D: number) =>
+const fitted = (traces: readonly ProbeTrace[], D: number, between?: () => Promise<void>) =>
   fitStates(
     async function* () {
       yield* traces;
     },
     'probe',
     D,
+    between,
   );
 
 /** Weights that the formula has: standardised by weighted moments, but for the peers' mean, which has a spread of its own. */
@@ -153,6 +154,20 @@ describe('fitProbe', () => {
     ],
   ] as const)('stands back before %s', async (_, traces, uses, why) => {
     expect(await fitted(traces, 3)).toMatchObject({ uses, why });
+  });
+
+  it('can be ended between any two passes, those from memory too', async () => {
+    const traces = made(10, 3, 3);
+    let passes = 0;
+    await fitted(traces, 3, async () => void passes++);
+    expect(passes).toBeGreaterThan(20);
+    for (const last of [1, Math.ceil(passes / 3), Math.ceil(passes / 2), passes]) {
+      let left = last;
+      const end = async () => {
+        if (--left === 0) throw new Error('ended');
+      };
+      await expect(fitted(traces, 3, end)).rejects.toThrow('ended');
+    }
   });
 
   it('has the mean of the peers with one in the middle', () => {

@@ -15,6 +15,9 @@ export interface Known {
   readonly peers?: number;
 }
 
+/** What is done before each pass over the traces. */
+export type Between = () => Promise<void>;
+
 /** One trace of a fit. */
 export type KnownTrace = FitTrace & Known;
 
@@ -52,10 +55,16 @@ export type Fit = Awaited<ReturnType<typeof fitStates>>;
 /**
  * @param pass the traces, in the same order at every call
  * @param D numbers of a hidden state; 0: without
+ * @param between is awaited before each pass, and may end the fit by an error
  * @returns uses: what values are made of; `now`: they stay as they are
  */
-export async function fitStates(pass: () => AsyncIterable<KnownTrace>, kind: FitKind, D: number) {
-  const plain = await openRows(pass, kind, 0);
+export async function fitStates(
+  pass: () => AsyncIterable<KnownTrace>,
+  kind: FitKind,
+  D: number,
+  between: Between = async () => {},
+) {
+  const plain = await openRows(pass, kind, 0, between);
   const { seen, standsBack, width } = plain;
   const none = {
     seen,
@@ -72,8 +81,8 @@ export async function fitStates(pass: () => AsyncIterable<KnownTrace>, kind: Fit
   const { calibrated, constant, group_mean, value } = ofFeatures.quality.log_loss;
   const others = [constant, value, kind === 'probe' ? group_mean : null].filter((loss) => loss !== null);
   const least = Math.min(...others);
-  const full = D === 0 ? undefined : await openRows(pass, kind, D);
-  const ofStates = full && (await judged(full, await chosenRidges(full, D)));
+  const full = D === 0 ? undefined : await openRows(pass, kind, D, between);
+  const ofStates = full && (await judged(full, await chosenRidges(full, D, between)));
   const withStates = ofStates?.quality.log_loss.calibrated ?? null;
   const compared = { ...none, withStates, withoutStates: calibrated };
   if (ofStates && (withStates as number) < Math.min(least, calibrated))
@@ -88,8 +97,9 @@ const settingsOf = (kind: FitKind) => (kind === 'probe' ? OF_PROBE : OF_VALUES);
 type RowFit = Awaited<ReturnType<typeof openRows>>;
 
 /** A fit to rows of D numbers and what is beside them. */
-async function openRows(pass: () => AsyncIterable<KnownTrace>, kind: FitKind, D: number) {
+async function openRows(pass: () => AsyncIterable<KnownTrace>, kind: FitKind, D: number, between: Between) {
   async function* rows(): AsyncGenerator<FitTrace> {
+    await between();
     for await (const trace of pass()) yield { ...trace, features: fitRows(trace, kind, D) };
   }
   const settings = settingsOf(kind);
@@ -130,11 +140,13 @@ export function fitRows(
 async function chosenRidges(
   { samples, search, seen, width: P }: RowFit,
   D: number,
+  between: Between,
 ): Promise<readonly Ridge[]> {
   const kept: Sample[] = [];
   const share = (2 ** 32 * CHOSEN_BY) / (seen.states * D);
   for await (const sample of samples()) if (sample.place.mark < share) kept.push(sample);
   async function* again() {
+    await between();
     yield* kept;
   }
   const folds = Array.from({ length: FOLDS }, (_, f) => f);
