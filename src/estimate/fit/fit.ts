@@ -1,4 +1,5 @@
 // Fits a logistic regression of a trace's reward on what is known of its states (METHOD §3): the values scored there and the thought so far; of a probe also the policy's hidden state and the rewards of the trace's peers. Cross-fitted by group.
+import { setImmediate } from 'node:timers/promises';
 import { fromFloat16 } from '../../model/onnx/float16.js';
 import { FEATURES_OF, type FitKind } from '../states.js';
 import { type FitTrace, minimise, openFit, type Ridge, type Sample, STANDS_BACK } from './cross-fit.js';
@@ -100,7 +101,12 @@ type RowFit = Awaited<ReturnType<typeof openRows>>;
 async function openRows(pass: () => AsyncIterable<KnownTrace>, kind: FitKind, D: number, between: Between) {
   async function* rows(): AsyncGenerator<FitTrace> {
     await between();
-    for await (const trace of pass()) yield { ...trace, features: fitRows(trace, kind, D) };
+    let n = 0;
+    for await (const trace of pass()) {
+      // others have a turn: states may take long where they are read
+      if (n++ % 64 === 0) await setImmediate();
+      yield { ...trace, features: fitRows(trace, kind, D) };
+    }
   }
   const settings = settingsOf(kind);
   const width = D + FEATURES_OF[kind].length + settings.given.length;
