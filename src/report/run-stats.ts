@@ -48,7 +48,7 @@ export function openStats(opts: StatsOptions) {
   // that values do not tell right from wrong is for `summary` to say
   const counts = new RunCounts(policy?.vocab);
   const names = opts.isNamed ? undefined : seenNames(opts.usesGroups);
-  const warned = new Map<string, string>();
+  const warned = new Set<string>();
   const padded = { traces: 0, tokens: 0 };
   const isResumed = before.traces + before.rejects > 0;
 
@@ -65,8 +65,8 @@ export function openStats(opts: StatsOptions) {
       // the first traces may well be of one side
       if (isEarly && code === 'one_sided') continue;
       const when = isEarly ? `after ${ENOUGH_TO_WARN} traces: ` : '';
-      if (warned.get(code) !== message) log.warn(code, when + message);
-      warned.set(code, message);
+      if (!warned.has(message)) log.warn(code, when + message);
+      warned.add(message);
     }
   }
 
