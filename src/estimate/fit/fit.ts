@@ -104,7 +104,7 @@ async function openRows(pass: () => AsyncIterable<KnownTrace>, kind: FitKind, D:
     let n = 0;
     for await (const trace of pass()) {
       // others have a turn: states may take long where they are read
-      if (n++ % 64 === 0) await setImmediate();
+      if (++n % 64 === 0) await setImmediate();
       yield { ...trace, features: fitRows(trace, kind, D) };
     }
   }

@@ -97,8 +97,10 @@ export function buildTrace(row: InputRow, cells: FieldCells, place: TracePlace, 
       ...(typeof promptText === 'string' ? { promptText } : {}),
     };
     // what nobody reads may be what it likes
-    if (needs.prompt) refusePictures(row);
-    if (needs.prompt) checkPrompt(texts, cells.get(promptIds ? 'prompt_ids' : 'prompt')?.path ?? 'prompt');
+    if (needs.prompt) {
+      refusePictures(row, asked);
+      checkPrompt(texts, cells.get(promptIds ? 'prompt_ids' : 'prompt')?.path ?? 'prompt');
+    }
     return {
       id,
       ...texts,
@@ -115,16 +117,20 @@ export function buildTrace(row: InputRow, cells: FieldCells, place: TracePlace, 
   }
 }
 
-/** Pictures that a data set keeps beside its prompts are part of what was asked: a list of them, or one as `datasets` stores it. */
-function refusePictures({ columns }: InputRow): void {
-  const isOne = (value: unknown) => value !== null && Object.hasOwn(Object(value), 'bytes');
-  const isAny = ([name, value]: [string, unknown]) =>
-    name.endsWith('s') ? Array.isArray(value) && value.length > 0 : isOne(value);
-  const found = PICTURES.map((name) => [name, columns[name]] as [string, unknown]).find(isAny);
-  if (found !== undefined)
-    refuse(`prompt: it was asked with what ${found[0]} holds, of which a policy reads nothing here`, 'ids');
-}
 const PICTURES = ['images', 'videos', 'audios', 'image', 'video', 'audio'];
+
+/** Pictures that a data set keeps beside its prompts are part of what was asked: a list, one as `datasets` stores it, or a name where the prompt has its place. */
+function refusePictures({ columns }: InputRow, prompt: Trace['prompt']): void {
+  const text = JSON.stringify(prompt);
+  const found = PICTURES.find((name) => {
+    const value = columns[name];
+    if (Array.isArray(value)) return value.length > 0;
+    if (typeof value === 'string') return value !== '' && text.includes(`<${name.replace(/s$/, '')}>`);
+    return Object.hasOwn(Object(value), 'bytes');
+  });
+  if (found !== undefined)
+    refuse(`prompt: it was asked with what ${found} holds, of which a policy reads nothing here`, 'ids');
+}
 
 /** The fields that are there: absent is not undefined. */
 function present<T extends object>(fields: T): { [K in keyof T]?: Exclude<T[K], undefined> } {

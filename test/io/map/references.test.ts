@@ -114,12 +114,18 @@ describe('a row with pictures', () => {
     { images: ['a.png'] },
     { image: { bytes: null, path: 'a.png' } },
     { videos: [{ bytes: 'AA==' }] },
+    { image: 'coco/1.jpg' },
+    { images: '["a.png"]' },
   ])('such as %j is rejected: the policy was asked with them', (beside) => {
     const rejection = { code: 'ids', reason: expect.stringContaining(Object.keys(beside)[0] as string) };
     expect(traceOf({ ...row, ...beside })).toMatchObject({ kind: 'bad', rejection });
   });
 
-  it.each([{ images: [] }, { images: null }, { image: 'registry/swe:1' }, { image: { tag: 'x' } }])(
+  it('and a name of another kind is none where the prompt has no place for it', () => {
+    expect(traceOf({ ...row, prompt: 'p', image: 'registry/swe:1' })).not.toMatchObject({ kind: 'bad' });
+  });
+
+  it.each([{ images: [] }, { images: null }, { video: 'a.mp4' }, { image: { tag: 'x' } }])(
     'and one with %j, which has none, is not',
     (beside) => {
       expect(traceOf({ ...row, ...beside })).not.toMatchObject({ kind: 'bad' });
