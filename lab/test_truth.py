@@ -58,11 +58,21 @@ class Gradients(unittest.TestCase):
                 policy.remember(self.prompt[:known])
             states, pulls, found = policy.read(self.prompt, self.completions)
             torch.testing.assert_close(found, logprobs[0], atol=1e-5, rtol=0)
-            whole = gradient.gradients(policy, states, pulls, weights, is_whole=True)
+            whole = gradient.gradients(policy, states, pulls, weights, "whole")
             self.assertLess(float((whole - expected).norm() / expected.norm()), 1e-5)
             sketched = gradient.gradients(policy, states, pulls, weights)
             unit = lambda rows: rows / rows.norm(dim=1, keepdim=True)
             self.assertLess(float((unit(sketched) @ unit(sketched).T - unit(whole) @ unit(whole).T).abs().max()), 0.1)
+            # a LoRA's: of each map's gradient, behind an A and two blocks before it, drawn in the order of the maps
+            draw, at, expected = torch.Generator().manual_seed(gradient.SEED), 0, []
+            for a, out in policy.tape:
+                width, high = a.shape[1], out.shape[1]
+                down, up = (torch.randn(n, rows, generator=draw) for n, rows in ((width, 8), (high, 16)))
+                own = whole[:, at:at + high * width].view(-1, high, width) @ down
+                expected.append((up.T @ own).flatten(1) / (8 * 2**0.25 * width**0.5))
+                at += high * width
+            lora = gradient.gradients(policy, states, pulls, weights, "lora")
+            torch.testing.assert_close(lora, torch.cat(expected, 1), atol=1e-4, rtol=1e-3)
 
     def test_samples(self):
         """All but without chance, prefixes that lend each other keys, of which some end early, go on as each does by itself."""

@@ -6,7 +6,8 @@
 The gradient of a group of 8 is sum_i A_i sum_t w_it grad log pi(y_it), A_i = (r - mean) / (std + 1e-4), w = sigma T of the tool (mean 1 over a
 trace), or 1: a loss averaged over all tokens of a batch, as in DAPO and by default in TRL. Its parameters are the linear maps of the last two
 layers (--layers), the prompt's part included. Of each map's gradient sum_t d_t a_t^T 64 blocks Q (sum_t d_t a_t^T) P^T are kept, each with random
-P and Q of 8 rows: 32,768 numbers a group.
+P and Q of 8 rows: 32,768 numbers a group. --lora: of sum_t d_t (A a_t)^T, which is a LoRA's gradient as it begins (rank 8, its A random as peft
+draws it, its B 0; q, k and v share an A, so do gate and up), two blocks Q: 12,288 numbers of all 24 layers.
 
 Each NAME=FILE is scored by rredcot with `share`; other even parts (--mix) follow, since sigma is linear in it. Arms beside them: plain; the first
 file's weights shuffled among a trace's tokens; tokens of probability below .5 alone; the first third alone; --beside, as their files are. --pair:
@@ -15,7 +16,8 @@ plain gradient, with which a block's is compared: that of all groups but the blo
 same ones for all arms.
 
 Named before any gradient of an arm was looked at: the probe with entropy inside (`--estimator probe --within entropy`, else by default: bridged,
---mix .1) against plain, by the mean cosine of blocks of 8 groups. Refuted where the interval of the difference holds 0 or lies below it.
+--mix .1) against plain, by the mean cosine of blocks of 8 groups. Refuted where the interval of the difference holds 0 or lies below it. Named
+before any gradient of a LoRA over all layers: the same of the probe as the tool has it by default (uniform inside, not bridged) against plain.
 """
 import argparse
 import sys
@@ -113,12 +115,13 @@ class Policy(Torch):
         return states, torch.cat(pulls), torch.cat(logprobs)
 
 
-def gradients(policy, states, pulls, weights, is_whole=False):
-    """Of each row of weights (arms, rows) the gradient of sum_t w_t log p_t by all taped maps, sketched or whole."""
+def gradients(policy, states, pulls, weights, kind="full"):
+    """Of each row of weights (arms, rows) the gradient of sum_t w_t log p_t by all taped maps: sketched, of a LoRA, or whole."""
     maps, draw = [out for _, out in policy.tape], torch.Generator().manual_seed(SEED)
-    normal = lambda width: torch.randn(width, BLOCKS * SIDE, generator=draw).div(BLOCKS**0.25 * SIDE**0.5).to(policy.dtype)
-    sides = [(None, None) if is_whole else (normal(a.shape[1]), normal(out.shape[1])) for a, out in policy.tape]
-    cut = lambda x, by: (x[None] if by is None else (x @ by).view(len(x), BLOCKS, SIDE).transpose(0, 1)).float()  # (blocks, rows, side)
+    normal = lambda width, blocks=BLOCKS: torch.randn(width, blocks * SIDE, generator=draw).div(blocks**0.25 * SIDE**0.5).to(policy.dtype)
+    drawn = {"whole": lambda *_: (None, None), "full": lambda a, b: (normal(a), normal(b)), "lora": lambda a, b: (normal(a, 1) / a**0.5, normal(b, 2))}
+    sides = [drawn[kind](a.shape[1], out.shape[1]) for a, out in policy.tape]
+    cut = lambda x, by: (x[None] if by is None else (x @ by).view(len(x), -1, SIDE).transpose(0, 1)).float()  # (blocks, rows, side)
     taken, found = [cut(a, by) for (a, _), (by, _) in zip(policy.tape, sides)], []
     for row in weights:
         deltas = torch.autograd.grad(states, maps, (pulls.float() * row[:, None]).to(policy.dtype), retain_graph=True)
@@ -161,7 +164,7 @@ def sketch(asked):
         groups.setdefault(row["group"], []).append(row)
     order = [g for g in draw.permutation(list(groups)) if len({row["reward"] for row in groups[g]}) > 1]
     order.sort(key=lambda g: any(row["id"] not in file for file in files[0].values() for row in groups[g]))  # scored ones first
-    policy, prompts = Policy(asked.model, asked.layers), [groups[g][0]["prompt_token_ids"] for g in order]
+    policy, prompts = Policy(asked.model, asked.layers, torch.float32 if asked.float32 else torch.bfloat16), [groups[g][0]["prompt_token_ids"] for g in order]
     policy.remember(prompts[0][: next(n for n, ids in enumerate(zip(*prompts)) if len(set(ids)) > 1)])
     started, made = time.time(), 0
     for n, group in enumerate(order[: asked.groups]):
@@ -176,7 +179,7 @@ def sketch(asked):
         scale = advantages([row["reward"] for row in rows])
         table = np.array([np.concatenate([a * w for a, w in zip(scale, arm)]) for arm in arms.values()], np.float32)
         with open(path.with_suffix(".tmp"), "wb") as file:
-            np.savez(file, arms=list(arms), gradients=gradients(policy, states, pulls, torch.from_numpy(table)).numpy())
+            np.savez(file, arms=list(arms), gradients=gradients(policy, states, pulls, torch.from_numpy(table), "lora" if asked.lora else "full").numpy())
         path.with_suffix(".tmp").rename(path)
         made += 1
         print(f"{n + 1} of {len(order)} groups, {len(arms)} arms · {(time.time() - started) / made:.1f} s each", file=sys.stderr, flush=True)
@@ -287,6 +290,8 @@ def main():
     of.add_argument("--pair", nargs="*", default=[], metavar="NAME=FILE")
     of.add_argument("--only", nargs="*", metavar="ARM")
     of.add_argument("--layers", type=int, default=2)
+    of.add_argument("--lora", action="store_true")
+    of.add_argument("--float32", action="store_true", help="for CPUs that emulate bfloat16")
     of.add_argument("--groups", type=int)
     of.set_defaults(run=sketch)
     of = commands.add_parser("table")
