@@ -25,8 +25,9 @@ const INTERVAL_MS = 100;
 /**
  * Counts what is done, and tells how far the run is, as one line, a little later: thousands of rows come in a second, and a window's all at
  * once, of which the first alone says nothing.
+ * @param began when the run did (`performance.now()`), where it has asked before any trace is done: its totals count from then
  */
-export function openProgress(log: Log, expected: Expected) {
+export function openProgress(log: Log, expected: Expected, began = performance.now()) {
   const started = performance.now();
   const counted = { traces: 0, tokens: 0, rejects: 0 };
   /** row of the last trace that was done */
@@ -35,14 +36,14 @@ export function openProgress(log: Log, expected: Expected) {
   let first: { readonly seconds: number; readonly share: number } | undefined;
   let timer: NodeJS.Timeout | undefined;
 
-  function totals(): ProgressTotals {
-    const seconds = (performance.now() - started) / 1000;
+  function totals(then = began): ProgressTotals {
+    const seconds = (performance.now() - then) / 1000;
     return { ...counted, seconds, tokens_per_s: Math.round(counted.tokens / Math.max(seconds, 1e-3)) };
   }
 
   function tell(): void {
     timer = undefined;
-    const { traces, tokens, rejects, seconds, tokens_per_s } = totals();
+    const { traces, tokens, rejects, seconds, tokens_per_s } = totals(started);
     // of the inputs; undefined where nobody knows
     const read = last < 0 ? undefined : expected.share(last);
     // a reject is done as well: the inputs' traces are those that were scored and those that were rejected
@@ -73,7 +74,7 @@ export function openProgress(log: Log, expected: Expected) {
     timer ??= setTimeout(tell, INTERVAL_MS).unref();
   };
   return {
-    totals,
+    totals: () => totals(),
     trace(tokens: number, ordinal: number): void {
       counted.traces++;
       counted.tokens += tokens;

@@ -21,6 +21,8 @@ export interface StatsOptions {
   /** the resolved configuration */
   readonly config: Readonly<Record<string, unknown>>;
   readonly expected: Expected;
+  /** when the run began (`performance.now()`), where that is not now */
+  readonly began?: number;
   /** what earlier attempts have counted */
   readonly before?: Pick<Counts, 'traces' | 'rejects' | 'tokens'>;
   /** its rows are computed here, not made of stored ones */
@@ -44,7 +46,7 @@ export type RunStats = ReturnType<typeof openStats>;
 export function openStats(opts: StatsOptions) {
   const { log, target, config, whole, before = { traces: 0, rejects: 0, tokens: 0 } } = opts;
   const policy = opts.policy && policyFacts(opts.policy);
-  const progress = openProgress(log, opts.expected);
+  const progress = openProgress(log, opts.expected, opts.began);
   // that values do not tell right from wrong is for `summary` to say
   const counts = new RunCounts(policy?.vocab);
   const names = opts.isNamed ? undefined : seenNames(opts.usesGroups);

@@ -113,6 +113,7 @@ interface BegunJob extends JobInputs, Omit<RunPlace, 'isAll'> {
 
 /** Makes what is to be made of it. */
 async function makeRun(known: BegunJob, opts: JobOptions, job: CommandJob): Promise<ExitCode> {
+  const began = performance.now();
   const { inputs, mapping, typed, columnar, prescan, target, run, shard, begun, log } = known;
   const { limit, columns: ourChoice, drop = [], partition, maxRejects, signal } = opts;
   const { parts, folder } = begun;
@@ -153,7 +154,7 @@ async function makeRun(known: BegunJob, opts: JobOptions, job: CommandJob): Prom
     return { ...own, ...layout.metadata, ...(part && { [PART_KEY]: JSON.stringify(part) }) };
   };
   const stats = openStats({
-    ...{ ...job, target, config, before, log, expected: source.expected, isComputed: true },
+    ...{ ...job, target, config, before, log, expected: source.expected, isComputed: true, began },
     usesGroups: job.reward !== undefined,
     ...{ isNamed: typeof prescan?.traces === 'number', whole: prescan?.whole },
     // JSON lines have no metadata: their summary says what has cut them

@@ -22,7 +22,12 @@ describe('score --estimator probe', () => {
       hidden: 256,
       layers: [3, 4],
     });
-    await done('score in.jsonl --estimator probe -o one.jsonl');
+    const { stderr: told } = await done('score in.jsonl --estimator probe -o one.jsonl --log-json');
+    const records = told.split('\n').filter(Boolean).map((line) => JSON.parse(line));
+    // the time that the whole took is told, not that of its last stage
+    const fitted = records.find(({ msg }) => /^probe: 96 traces/.test(msg));
+    const { seconds, time } = records.at(-1);
+    expect(time - 1000 * seconds).toBeLessThan(fitted.time);
     await done('score in.jsonl --estimator probe --calibration probe.json -o given.jsonl');
     await expectSame('one.jsonl', 'given.jsonl');
     const stream = await readFile(at('in.jsonl'));
