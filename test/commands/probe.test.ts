@@ -23,7 +23,10 @@ describe('score --estimator probe', () => {
       layers: [3, 4],
     });
     const { stderr: told } = await done('score in.jsonl --estimator probe -o one.jsonl --log-json');
-    const records = told.split('\n').filter(Boolean).map((line) => JSON.parse(line));
+    const records = told
+      .split('\n')
+      .filter(Boolean)
+      .map((line) => JSON.parse(line));
     // the time that the whole took is told, not that of its last stage
     const fitted = records.find(({ msg }) => /^probe: 96 traces/.test(msg));
     const { seconds, time } = records.at(-1);

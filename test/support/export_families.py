@@ -19,6 +19,7 @@ VOCAB = 259
 SHAPE = {"vocab_size": VOCAB, "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "initializer_range": 0.2,
          "max_position_embeddings": 4096, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
 HEADS = {**SHAPE, "intermediate_size": 96, "num_key_value_heads": 2, "head_dim": 16}
+ONE = {**HEADS, "num_hidden_layers": 1}  # where all layers are alike: a graph's time is its layers'
 NEAR = {**HEADS, "sliding_window": 40}
 BOTH = {**NEAR, "layer_types": ["sliding_attention", "full_attention"], "query_pre_attn_scalar": 8}
 LINEAR = {"linear_key_head_dim": 16, "linear_value_head_dim": 16, "linear_num_key_heads": 2, "linear_num_value_heads": 4}
@@ -28,16 +29,16 @@ ROPE = {"rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "mrope_se
 QWEN = {"depth": 1, "hidden_size": 32, "intermediate_size": 32, "num_heads": 2, "out_hidden_size": 64}
 SEES = {"hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
 FIT = {
-    "SmolLM3": HEADS,
-    "Olmo2": HEADS,
+    "SmolLM3": {**HEADS, "no_rope_layers": [1, 0]},
+    "Olmo2": ONE,
     "Olmo3": NEAR,
     "Gemma2": {**BOTH, "attn_logit_softcapping": 3.0, "final_logit_softcapping": 4.0},
     "Gemma3Text": BOTH,
-    "Phi3": NEAR,
-    "Granite": {**HEADS, "embedding_multiplier": 3.0, "logits_scaling": 2.0, "residual_multiplier": 0.5, "attention_multiplier": 0.2},
-    "Glm4": HEADS,
+    "Phi3": {**NEAR, "num_hidden_layers": 1},
+    "Granite": {**ONE, "embedding_multiplier": 3.0, "logits_scaling": 2.0, "residual_multiplier": 0.5, "attention_multiplier": 0.2},
+    "Glm4": ONE,
     "Cohere2": {**NEAR, "logit_scale": 0.5},
-    "GPTNeoX": {**SHAPE, "intermediate_size": 96},
+    "GPTNeoX": {**SHAPE, "num_hidden_layers": 1, "intermediate_size": 96},
     "Gemma3": {"image_token_index": 7, "text_config": {**BOTH, "model_type": "gemma3_text"}, "vision_config": {**SEES, "model_type": "siglip_vision_model"}},
 }
 OWN = {  # of these `policy build` writes the graph of what reads
