@@ -47,7 +47,6 @@ export async function redistribute(path: string, opts: RedistributeOptions, log:
   const target = await resolveTarget(output, opts.format, source.inputs);
   if (target.kind === 'folder')
     throw usageError(`${target.path}: redistribute writes one file`, '-o <file>.parquet, .arrow or .jsonl');
-  const ours = columns === undefined ? source.ours : chosenColumns(source.ours, columns).columns;
 
   // the file as a whole, and the columns
   await checkPart(path, source, ofWholeGroups(source, credit, readsPeers), log);
@@ -56,6 +55,7 @@ export async function redistribute(path: string, opts: RedistributeOptions, log:
   // what a teacher has said stays, whatever values are
   const valued = isOther ? source.valued.filter((each) => TEACHER_COLUMNS.includes(each)) : source.valued;
   const beside = [...requestedColumns(credit), ...valued];
+  const ours = columns === undefined ? source.ours : chosenColumns(source.ours, columns, beside).columns;
   const ourColumns = declared([...ours, ...beside]);
   const isInputs = (name: string) => !source.made.has(name);
   refuseUnknown('--drop', drop, source.columns.filter(isInputs));

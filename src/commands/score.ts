@@ -54,7 +54,6 @@ export async function scoring(
   const { setUp, segments, chatTemplateArgs, endToken, isRangeGiven, signal } = opts;
   const nature = setUp.nature ?? opts.credit.estimator;
   const readsReferences = setUp.readsReferences ?? scoresReferences(nature);
-  const written = chosenColumns(OUR_COLUMNS, opts.columns);
 
   // the inputs, the scale of their rewards, the policy as far as it is needed, and what else the estimator asks
   const given = await openInputs(paths, opts, log);
@@ -116,10 +115,12 @@ export async function scoring(
   };
   const warning = setUp.warning?.(policy.files, config);
   if (warning !== undefined) log.warn('calibration', warning);
+  const beside = [...requestedColumns(own), ...valueColumns(config)];
+  const written = chosenColumns(OUR_COLUMNS, opts.columns, beside);
   const job = {
     command: 'score' as const,
     ending: '.scored.parquet',
-    columns: [...written.columns, ...requestedColumns(own), ...valueColumns(config)],
+    columns: [...written.columns, ...beside],
     texts: written.texts,
     ...{ config, needs, rewards, groupReferences, stages, printsBeside: engine?.prints },
     ...(whole && { first: (source: Source, run: RunContext) => whole.first(begin, source, run, config) }),

@@ -280,18 +280,24 @@ export function kindOf({ segments, status, sigma }: Cells): 'scored' | 'cut' | u
 
 /**
  * Those of a command's columns that `--columns` names, or all; and the texts that are written where no column of the input holds them.
+ * @param beside what is written in any case, and may be named, too
  * @throws RredcotError (exit 2) for a name that is none of them
  */
-export function chosenColumns(all: readonly OurColumn[], chosen: readonly string[] | undefined) {
+export function chosenColumns(
+  all: readonly OurColumn[],
+  chosen: readonly string[] | undefined,
+  beside: readonly OutputColumn[] = [],
+) {
   if (chosen === undefined) {
     const columns = all.filter((name) => !isTextColumn(name));
     return { columns, texts: TEXT_COLUMNS.filter((name) => all.includes(name)) };
   }
-  const unknown = chosen.find((name) => !all.some((own) => own === name));
+  const names: readonly string[] = [...all, ...beside.map(columnName)];
+  const unknown = chosen.find((name) => !names.includes(name));
   if (unknown !== undefined)
     throw usageError(
       `--columns ${unknown}: is none of the columns that are written beside the input's`,
-      `--columns with some of ${all.join(',')}`,
+      `--columns with some of ${names.join(',')}`,
     );
   return { columns: all.filter((name) => chosen.includes(name)), texts: [] };
 }

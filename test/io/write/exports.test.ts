@@ -35,6 +35,16 @@ it('score --columns writes these alone beside the input, and segment its own', a
   ]);
   expect(few.map(({ sigma }) => sigma)).toEqual(all.map(({ sigma }) => sigma));
   expect(all).toHaveLength(16);
+  // what flags and estimators add is there whatever is named, and may be named, too
+  const added = `score ${FIXTURES} --limit 2 --estimator pr --sigma share,rudder -o`;
+  await done(`${added} named.parquet --columns sigma,sigma_rudder`);
+  await done(`${added} whole.parquet`);
+  const [named] = await rows<object>('named.parquet');
+  expect(named).toHaveProperty('sigma_rudder');
+  expect(named).not.toHaveProperty('status');
+  await done('redistribute whole.parquet -o again.parquet --columns sigma,sigma_rudder');
+  expect((await rows<object>('again.parquet'))[0]).toHaveProperty('sigma_rudder');
+  await fails(`${added} no.parquet --columns sigma,exit_states`, 2, 'sigma_gain,status,sigma_rudder');
   const line = `segment ${FIXTURES} --no-policy --limit 1 --columns`;
   const { stdout } = await done(`${line} segments`);
   expect(Object.keys(JSON.parse(stdout))).not.toContain('status');
