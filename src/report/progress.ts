@@ -24,8 +24,7 @@ const INTERVAL_MS = 100;
 
 /**
  * Counts what is done, and tells how far the run is, as one line, a little later: thousands of rows come in a second, and a window's all at
- * once, of which the first alone says nothing.
- * @param began when the run did (`performance.now()`), where it has asked before any trace is done: its totals count from then
+ * once, of which the first alone says nothing. @param began when the run did, from which on its totals count
  */
 export function openProgress(log: Log, expected: Expected, began = performance.now()) {
   const started = performance.now();
@@ -86,7 +85,6 @@ export function openProgress(log: Log, expected: Expected, began = performance.n
       last = ordinal;
       tellSoon();
     },
-    /** Nothing is told any more. */
     end: (): void => clearTimeout(timer),
   };
 }

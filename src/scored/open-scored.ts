@@ -106,10 +106,7 @@ export async function openScored(
 }
 
 /** All files say the same of themselves, but for their own hashes. @throws RredcotError (exit 2) */
-async function oneRun(
-  path: string,
-  inputs: readonly Input[],
-): Promise<{ readonly account: Account; readonly config: Config }> {
+async function oneRun(path: string, inputs: readonly Input[]) {
   let first: { readonly path: string; readonly account: Account; readonly config: Config } | undefined;
   for (const input of inputs) {
     const account = await accountOf(input);
