@@ -7,6 +7,7 @@ import { Lbfgs } from './lbfgs.js';
 import {
   addSample,
   crossEntropy,
+  dot,
   factorise,
   logitOf,
   Moments,
@@ -133,7 +134,9 @@ function rewardsOf(folds: readonly FoldRewards[]) {
 // ------ the search
 
 /** States by which the curvature is guessed that steers a search; p (1 − p) of one about which little is known. */
-const [GUESSED_BY, CURVATURE] = [2 ** 13, 0.2];
+const [GUESSED_BY, CURVATURE] = [2 ** 12, 0.2];
+/** States whose products are summed at a time: no cache holds the sums. */
+const AT_ONCE = 128;
 
 /**
  * Guesses the curvature by some of the states, z zᵀ p (1 − p): a search takes fewer passes by it.
@@ -143,18 +146,23 @@ const [GUESSED_BY, CURVATURE] = [2 ** 13, 0.2];
 async function steering(samples: AsyncIterable<Sample>, F: number, unread: number, states: number) {
   const Q = 1 + F;
   const sums = new Float64Array(Q * Q); // lower triangle
-  const x = new Float64Array(Q);
+  const some = new Float64Array(Q * AT_ONCE); // of each feature all states
+  const addProducts = () => {
+    for (let i = 0; i < Q; i++)
+      for (let j = 0; j <= i; j++)
+        sums[i * Q + j] = (sums[i * Q + j] as number) + dot(some, i * AT_ONCE, some, j * AT_ONCE, AT_ONCE);
+    some.fill(0);
+  };
   let [state, count] = [0, 0];
   for await (const { z } of samples)
     for (let from = 0; from < z.length; from += F) {
       if (state++ % Math.ceil(states / GUESSED_BY) > 0) continue;
-      count++;
-      x.fill(0);
-      addSample(x.subarray(0, Q - unread), z, from, 1);
-      for (let i = 0; i < Q; i++)
-        for (let j = 0; j <= i; j++)
-          sums[i * Q + j] = (sums[i * Q + j] as number) + (x[i] as number) * (x[j] as number);
+      const at = count++ % AT_ONCE;
+      some[at] = 1;
+      for (let f = 1; f < Q - unread; f++) some[f * AT_ONCE + at] = z[from + f - 1] as number;
+      if (at === AT_ONCE - 1) addProducts();
     }
+  addProducts();
   for (let i = Q - unread; i < Q; i++) sums[i * Q + i] = count;
   // one is kept, however many follow: of 4,096 numbers it takes 134 MB
   let last: { readonly l2?: Float64Array; readonly traces?: number; readonly factor: Float64Array } = {

@@ -1,4 +1,5 @@
 // L-BFGS (Nocedal and Wright, Numerical Optimization, algorithms 7.4 and 3.1): the least of a smooth convex function that is evaluated elsewhere, a pass over the data at a time.
+import { addTo, dot } from './logistic.js';
 
 /** Steps that are kept in mind. */
 const MEMORY = 10;
@@ -36,7 +37,7 @@ export class Lbfgs {
   /** @param gradient (P) at `at`; it is kept */
   take(loss: number, gradient: Float64Array): void {
     const from = this.#from;
-    const promised = this.#step * dot(from.gradient, from.direction);
+    const promised = this.#step * product(from.gradient, from.direction);
     if (!(loss <= from.loss + LEAST_GAIN * promised + ROUNDING * Math.abs(loss))) {
       this.#step /= 2;
       this.hasEnded = this.#step < 2 ** -MOST_HALVES;
@@ -46,7 +47,8 @@ export class Lbfgs {
     if (this.#step > 0) {
       const s = this.at.map((x, i) => x - (from.at[i] as number));
       const y = gradient.map((g, i) => g - (from.gradient[i] as number));
-      if (dot(s, y) > 0) this.#pairs.push({ s, y, sy: dot(s, y) });
+      const sy = product(s, y);
+      if (sy > 0) this.#pairs.push({ s, y, sy });
       if (this.#pairs.length > MEMORY) this.#pairs.shift();
     }
     this.#from = { at: this.at.slice(), loss, gradient, direction: this.#newDirection(gradient) };
@@ -57,31 +59,22 @@ export class Lbfgs {
 
   #move(step: number): void {
     this.at.set(this.#from.at);
-    addTo(this.at, this.#from.direction, step);
+    addTo(this.at, 0, this.#from.direction, 0, this.at.length, step);
   }
 
   /** −H·gradient, H from the last steps and what they changed. */
   #newDirection(gradient: Float64Array): Float64Array {
     const q = gradient.map((g) => -g);
     const weights = this.#pairs.toReversed().map(({ s, y, sy }) => {
-      const weight = dot(s, q) / sy;
-      addTo(q, y, -weight);
+      const weight = product(s, q) / sy;
+      addTo(q, 0, y, 0, q.length, -weight);
       return weight;
     });
     const direction = this.solve(q);
     for (const { s, y, sy } of this.#pairs)
-      addTo(direction, s, (weights.pop() as number) - dot(y, direction) / sy);
+      addTo(direction, 0, s, 0, s.length, (weights.pop() as number) - product(y, direction) / sy);
     return direction;
   }
 }
 
-/** x += by · y */
-function addTo(x: Float64Array, y: Float64Array, by: number): void {
-  for (let i = 0; i < x.length; i++) x[i] = (x[i] as number) + by * (y[i] as number);
-}
-
-function dot(x: Float64Array, y: Float64Array): number {
-  let sum = 0;
-  for (let i = 0; i < x.length; i++) sum += (x[i] as number) * (y[i] as number);
-  return sum;
-}
+const product = (x: Float64Array, y: Float64Array) => dot(x, 0, y, 0, x.length);
