@@ -89,8 +89,14 @@ describe('score --estimator probe', () => {
     const bytes = await readFile(kept);
     bytes.fill(0x55, 20_000, 20_400);
     await writeFile(kept, bytes);
-    await done(args);
+    expect((await done(args)).stderr).not.toContain('asked before');
     await expectSame('killed.jsonl', 'one.jsonl');
+    // what stands is not asked again, nor counted in the time
+    const again = [...args.slice(0, -1), at('again.jsonl'), '--limit', '72'];
+    await start(again, { cwd: folder, plan }).end;
+    expect((await done(again)).stderr).toContain(
+      '64 traces had been asked before: times are of this attempt',
+    );
     expect((await readdir(folder)).filter((name) => name.startsWith('.'))).toEqual([]);
   });
 

@@ -111,6 +111,8 @@ export async function openKept(folder: string | undefined, signal: AbortSignal) 
         const line = `asking: ${plural(stood + traces, 'trace')} · ${count(Math.round(60 / each))} a minute${left}`;
         log.progress(line, { traces: stood + traces, eta_s });
       }
+      if (stood > 0)
+        log.info(`${plural(stood, 'trace')} had been asked before: times are of this attempt alone`);
       blocks.sort((a, b) => a - b);
     },
     /** What all values follow from, in input order. */
