@@ -6,8 +6,8 @@
 The gradient of a group of 8 is sum_i A_i sum_t w_it grad log pi(y_it), A_i = (r - mean) / (std + 1e-4), w = sigma T of the tool (mean 1 over a
 trace), or 1: a loss averaged over all tokens of a batch, as in DAPO and by default in TRL. Its parameters are the linear maps of the last two
 layers (--layers), the prompt's part included. Of each map's gradient sum_t d_t a_t^T 64 blocks Q (sum_t d_t a_t^T) P^T are kept, each with random
-P and Q of 8 rows: 32,768 numbers a group. --lora: of sum_t d_t (A a_t)^T, which is a LoRA's gradient as it begins (rank 8, its A random as peft
-draws it, its B 0; q, k and v share an A, so do gate and up), two blocks Q: 12,288 numbers of all 24 layers.
+P and Q of 8 rows: 32,768 numbers a group. --lora: of sum_t d_t (A a_t)^T, which is a LoRA's gradient as it begins (rank 8, its A normal,
+its B 0; q, k and v share an A, so do gate and up), two blocks Q: 12,288 numbers of all 24 layers.
 
 Each NAME=FILE is scored by rredcot with `share`; other even parts (--mix) follow, since sigma is linear in it. Arms beside them: plain; the first
 file's weights shuffled among a trace's tokens; tokens of probability below .5 alone; the first third alone; --beside, as their files are. --pair:

