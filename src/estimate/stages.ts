@@ -139,7 +139,7 @@ export function openWhole(
   return {
     /** who answers, and what values are, once that is done */
     ...{ kept: () => kept, nature: () => nature },
-    /** @returns what the configuration says of it */
+    /** @returns what the configuration says of it, and whether earlier attempts have asked some */
     async first(begin: Begin, source: StageOptions['source'], run: WholeInput['run'], config: Config) {
       if (run.prescan === undefined)
         throw usageError('values are fitted to all traces, which a pipe gives once', 'name a file');
@@ -150,10 +150,16 @@ export function openWhole(
       const answers = await openKept(run.folder, signal);
       kept = answers;
       try {
-        await answers.ask(stages.ask(cut), stages.answer, whole.partOf, run.prescan.traces, log);
+        const isResumed = await answers.ask(
+          stages.ask(cut),
+          stages.answer,
+          whole.partOf,
+          run.prescan.traces,
+          log,
+        );
         const found = await whole.fit(answers.parts, config);
         nature = found.nature;
-        return found.config;
+        return { config: found.config, isResumed };
       } catch (error) {
         if (!signal.aborted || run.folder === undefined) throw error;
         const told = `interrupted: what was said so far is kept in ${run.folder}`;

@@ -23,6 +23,8 @@ export interface StatsOptions {
   readonly expected: Expected;
   /** when the run began (`performance.now()`), where that is not now */
   readonly began?: number;
+  /** earlier attempts have asked some of its questions */
+  readonly isPartlyTimed?: boolean;
   /** what earlier attempts have counted */
   readonly before?: Pick<Counts, 'traces' | 'rejects' | 'tokens'>;
   /** its rows are computed here, not made of stored ones */
@@ -104,8 +106,11 @@ export function openStats(opts: StatsOptions) {
       if (progress.totals().traces === ENOUGH_TO_WARN) warn(true);
     },
     /** The record of the whole run, for its summary: where an earlier attempt has made a part of it, what both can count. */
-    wholeRecord: (): Readonly<Record<string, unknown>> =>
-      isResumed ? { ...totals(), ...fromOutside() } : doneRecord(),
+    wholeRecord(): Readonly<Record<string, unknown>> {
+      if (isResumed) return { ...totals(), ...fromOutside() };
+      const { seconds, tokens_per_s, ...counted } = doneRecord();
+      return { ...counted, ...(!opts.isPartlyTimed && { seconds, tokens_per_s }) };
+    },
     /** Tells the user what was done. */
     report(): void {
       const { numbers, rejects } = counts;

@@ -38,7 +38,7 @@ export interface CommandJob extends Work {
   /** where no `-o` is given: how the output's name ends behind the input's; absent: JSONL on stdout */
   readonly ending?: string;
   /** what of all traces has to be known before the first row is made: goes into the configuration that the output tells */
-  first?(source: Source, run: RunContext): Promise<Config>;
+  first?(source: Source, run: RunContext): Promise<{ readonly config: Config; readonly isResumed: boolean }>;
   /** Makes rows of traces, in order. */
   stages(source: Source, run: RunContext): AsyncIterable<OutputRow | BadRow>;
   readonly writes?: () => string;
@@ -147,7 +147,8 @@ async function makeRun(known: BegunJob, opts: JobOptions, job: CommandJob): Prom
     if (column.as !== column.name && (column.isJoined || !isAgain))
       log.warn('column_renamed', renamedText(column));
   await refuseColumns(target, run, layout);
-  const config = { ...known.config, ...(!isMade && (await job.first?.(source, context))) };
+  const asked = isMade ? undefined : await job.first?.(source, context);
+  const config = { ...known.config, ...asked?.config };
   const identity = target.kind === 'stdout' ? undefined : run.run;
   const metadataOf = (said: Config) => {
     const own = fileMetadata(said, job.policy, identity, inputs.length);
@@ -155,6 +156,7 @@ async function makeRun(known: BegunJob, opts: JobOptions, job: CommandJob): Prom
   };
   const stats = openStats({
     ...{ ...job, target, config, before, log, expected: source.expected, isComputed: true, began },
+    isPartlyTimed: asked?.isResumed === true,
     usesGroups: job.reward !== undefined,
     ...{ isNamed: typeof prescan?.traces === 'number', whole: prescan?.whole },
     // JSON lines have no metadata: their summary says what has cut them

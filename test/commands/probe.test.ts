@@ -97,6 +97,8 @@ describe('score --estimator probe', () => {
     expect((await done(again)).stderr).toContain(
       '64 traces had been asked before: times are of this attempt',
     );
+    const timed = async (name: string) => Object.keys(await json(`${name}.summary.json`)).includes('seconds');
+    expect([await timed('killed.jsonl'), await timed('again.jsonl')]).toEqual([true, false]);
     expect((await readdir(folder)).filter((name) => name.startsWith('.'))).toEqual([]);
   });
 

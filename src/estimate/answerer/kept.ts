@@ -69,14 +69,14 @@ export async function openKept(folder: string | undefined, signal: AbortSignal) 
   const home = folder ?? (await mkdtemp(join(tmpdir(), 'rredcot-')));
   const { rows: blocks, read, write } = await openBlocks(home);
   return {
-    /** Asks what is not kept yet. @param partOf of a trace whose answers are known @param all traces of the run, where they were counted */
+    /** Asks what is not kept yet. @param partOf of a trace whose answers are known @param all traces of the run, where they were counted @returns whether earlier attempts have asked some */
     async ask<T extends AskedJob>(
       windows: Windows<T>,
       answer: (windows: Windows<T>) => AsyncIterable<AnsweredJob<T> | BadRow>,
       partOf: (job: T, said: Answers) => unknown,
       all: number | null,
       log: Log,
-    ): Promise<void> {
+    ): Promise<boolean> {
       const known = new Set(blocks);
       const asked: { readonly row: number; readonly places: readonly string[] }[] = [];
       let [traces, stood] = [0, 0];
@@ -114,6 +114,7 @@ export async function openKept(folder: string | undefined, signal: AbortSignal) 
       if (stood > 0)
         log.info(`${plural(stood, 'trace')} had been asked before: times are of this attempt alone`);
       blocks.sort((a, b) => a - b);
+      return stood > 0;
     },
     /** What all values follow from, in input order. */
     async *parts(): AsyncGenerator<readonly [part: unknown, said: Answers]> {
