@@ -55,10 +55,7 @@ export default defineConfig({
         isolate: name === 'long',
         setupFiles: ['test/support/every-file.ts'],
         // two files at a time share two cores: a policy that takes both in each costs more than it gains
-        env: {
-          ...{ PYTHONDONTWRITEBYTECODE: '', PYTHONPYCACHEPREFIX: PYCACHE },
-          ...(name !== 'long' && { RREDCOT_THREADS: '1' }),
-        },
+        env: { PYTHONDONTWRITEBYTECODE: '', PYTHONPYCACHEPREFIX: PYCACHE, RREDCOT_THREADS: '1' },
         // what ends a test that hangs: no test may depend on how busy the machine is
         testTimeout: name === 'long' ? 1_800_000 : 300_000,
       },

@@ -8,6 +8,7 @@ import { seeded } from '../oracle/toy.js';
 import { type Json, LLAMA, type TensorType, writeCheckpoint } from './checkpoints.js';
 import { DELTA } from './random-policy.js';
 import { temporaryFolder } from './temporary-folder.js';
+import { inPart } from './torture.js';
 
 const NATS = 1e-4;
 /** of ids that the smallest vocabulary has */
@@ -192,9 +193,12 @@ export async function expectSame(
   for (const { most } of changed) expect(most).toBeGreaterThan(0.01);
 }
 
-/** Cases in which every two of family, weight type and rope type meet once. */
-const CASES = Object.keys(FAMILIES).flatMap((family, f) =>
-  Object.keys(ROPES).map((rope, r) => [family, TYPES[(f + r) % TYPES.length] as TensorType, rope] as const),
+/** Cases in which every two of family, weight type and rope type meet once; in CI every family meets two of the four rope types. */
+const CASES = inPart(
+  Object.keys(FAMILIES).flatMap((family, f) =>
+    Object.keys(ROPES).map((rope, r) => [family, TYPES[(f + r) % TYPES.length] as TensorType, rope] as const),
+  ),
+  (_, n) => (Math.floor(n / 4) + n) % 2 === 0,
 );
 
 export function describeFamilies(): void {

@@ -18,7 +18,9 @@ const ENV = {
   RAY_USAGE_STATS_ENABLED: '0',
   RAY_raylet_start_wait_time_s: '300',
 };
-const torch = python === undefined ? undefined : pythonThatForks(python, ['torch', 'transformers'], ENV);
+// what transformers imports with its first model, too
+const MODULES = ['torch', 'transformers.masking_utils', 'transformers.models.llama.modeling_llama'];
+const torch = python === undefined ? undefined : pythonThatForks(python, MODULES, ENV);
 afterAll(() => torch?.close());
 
 function runs(command: string, args: readonly string[], input = '') {

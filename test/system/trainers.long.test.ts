@@ -8,7 +8,7 @@ import { openScene } from '../support/scene.js';
 import { trainerPython } from '../support/trainer-venv.js';
 
 const python = pythonWith('torch; torch.jagged') ?? trainerPython();
-const torch = python === undefined ? undefined : pythonThatForks(python, ['torch']);
+const torch = python === undefined ? undefined : pythonThatForks(python, ['torch', 'torch._dynamo']);
 afterAll(() => torch?.close());
 const { at, done, folder, write } = await openScene();
 

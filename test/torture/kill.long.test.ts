@@ -1,18 +1,19 @@
 // SIGKILL at named and at random moments, then the same command until it ends: the bytes are those of an unbroken run.
-// 16 rounds, which reach each of MOMENTS; `npm run torture` does 200; RREDCOT_TORTURE_SEED=<n> does the rounds from a printed
+// 17 rounds, which reach each of MOMENTS; `npm run torture` does 200; RREDCOT_TORTURE_SEED=<n> does the rounds from a printed
 // seed again.
 import { mkdir, readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeAll, expect, it } from 'vitest';
 import { seeded } from '../oracle/toy.js';
 import { BROKEN, start, temporaryFolder, writeFixtures } from '../support/program.js';
+import { IS_TORTURE } from '../support/torture.js';
 import type { FsPlan } from './fs-hook.mjs';
 import { snapshot } from './snapshot.js';
 
-const ROUNDS = Number(process.env.RREDCOT_TORTURE ?? 16);
+const ROUNDS = Number(process.env.RREDCOT_TORTURE ?? 17);
 const SEED = Number(process.env.RREDCOT_TORTURE_SEED ?? Date.now() % 100_000);
 /** so often a command is killed at most before it is let alone */
-const MAX_DEATHS = 5;
+const MAX_DEATHS = IS_TORTURE ? 5 : 2;
 
 interface Job {
   readonly name: string;
