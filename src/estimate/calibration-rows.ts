@@ -64,7 +64,7 @@ export async function fitStored(
   if (policy === null)
     throw usageError(
       'hidden states of several policies, or of one that no file names, say nothing of each other',
-      'rredcot calibrate --probe with files of one policy',
+      'rredcot calibrate --probe with files of one policy, in Parquet or Arrow: JSONL names none',
     );
   const groups = new KnownGroups();
   let D = 0;

@@ -108,6 +108,8 @@ describe('score --estimator probe', () => {
     await fails(`${score} --calibration probe.json -o no.parquet`, 2, 'of another policy');
     await done(`${score} --keep-states -o hint.parquet`);
     await fails('calibrate --probe kept.parquet hint.parquet -o no.json', 2, 'of several policies');
+    await done('score in.jsonl --limit 16 --estimator probe --keep-states -o lines.jsonl');
+    await fails('calibrate --probe lines.jsonl -o no.json', 2, 'in Parquet or Arrow');
   });
 
   it('is fitted without hidden states where the folder gives none, and refuses a fit that needs them', async () => {

@@ -117,19 +117,32 @@ export function buildTrace(row: InputRow, cells: FieldCells, place: TracePlace, 
   }
 }
 
-const PICTURES = ['images', 'videos', 'audios', 'image', 'video', 'audio'];
+const PICTURES = /^(image|video|audio)s?(_(path|url)s?)?$/;
+/** As a data URL, or in base64, as binary columns are read: PNG, JPEG, WebP, GIF. */
+const PICTURE_BYTES = /^(data:(image|video|audio)\/|iVBORw0KGgo|\/9j\/|UklGR|R0lGOD)/;
+/** Columns in which trainers keep them, and what else goes with a prompt. */
+const HOLDERS = /^(multi_?modal_(data|inputs)|extra_info|metadata)$/;
 
 /** Pictures that a data set keeps beside its prompts are part of what was asked: a list, one as `datasets` stores it, or a name where the prompt has its place. */
 function refusePictures({ columns }: InputRow, prompt: Trace['prompt']): void {
   const text = JSON.stringify(prompt);
-  const found = PICTURES.find((name) => {
-    const value = columns[name];
-    if (Array.isArray(value)) return value.length > 0;
-    if (typeof value === 'string') return value !== '' && text.includes(`<${name.replace(/s$/, '')}>`);
-    return Object.hasOwn(Object(value), 'bytes');
+  const found = Object.keys(columns).flatMap((name) => {
+    if (!HOLDERS.test(name)) return isPicture(name, columns, text) ? name : [];
+    const own = Object(columns[name]);
+    return Object.keys(own).flatMap((inner) => (isPicture(inner, own, text) ? `${name}.${inner}` : []));
   });
-  if (found !== undefined)
-    refuse(`prompt: it was asked with what ${found} holds, of which a policy reads nothing here`, 'ids');
+  if (found.length > 0)
+    refuse(`prompt: it was asked with what ${found[0]} holds, of which a policy reads nothing here`, 'ids');
+}
+
+function isPicture(name: string, columns: InputRow['columns'], text: string): boolean {
+  const [, kind] = PICTURES.exec(name) ?? [];
+  if (kind === undefined) return false;
+  const value = columns[name];
+  if (Array.isArray(value)) return value.length > 0;
+  if (typeof value === 'string')
+    return PICTURE_BYTES.test(value) || (value !== '' && text.includes(`<${kind}>`));
+  return Object.hasOwn(Object(value), 'bytes');
 }
 
 /** The fields that are there: absent is not undefined. */

@@ -116,8 +116,13 @@ describe('a row with pictures', () => {
     { videos: [{ bytes: 'AA==' }] },
     { image: 'coco/1.jpg' },
     { images: '["a.png"]' },
+    { image_path: 'coco/1.jpg' },
+    { prompt: 'How many?', image: '/9j/4AAQSkZJRg==' },
+    { prompt: 'How many?', image_url: 'data:image/png;base64,iVBORw0KGgo=' },
+    { multi_modal_data: { image: ['a.png'] } },
+    { extra_info: { index: 1, images: [{ bytes: 'AA==' }] } },
   ])('such as %j is rejected: the policy was asked with them', (beside) => {
-    const rejection = { code: 'ids', reason: expect.stringContaining(Object.keys(beside)[0] as string) };
+    const rejection = { code: 'ids', reason: expect.stringContaining(Object.keys(beside).at(-1) as string) };
     expect(traceOf({ ...row, ...beside })).toMatchObject({ kind: 'bad', rejection });
   });
 
@@ -125,10 +130,10 @@ describe('a row with pictures', () => {
     expect(traceOf({ ...row, prompt: 'p', image: 'registry/swe:1' })).not.toMatchObject({ kind: 'bad' });
   });
 
-  it.each([{ images: [] }, { images: null }, { video: 'a.mp4' }, { image: { tag: 'x' } }])(
-    'and one with %j, which has none, is not',
-    (beside) => {
-      expect(traceOf({ ...row, ...beside })).not.toMatchObject({ kind: 'bad' });
-    },
-  );
+  it.each([
+    ...[{ images: [] }, { images: null }, { video: 'a.mp4' }, { image: { tag: 'x' } }],
+    ...[{ multi_modal_data: null }, { extra_info: { images: null, index: 1 } }, { extra_info: '{}' }],
+  ])('and one with %j, which has none, is not', (beside) => {
+    expect(traceOf({ ...row, ...beside })).not.toMatchObject({ kind: 'bad' });
+  });
 });
