@@ -18,6 +18,7 @@ same ones for all arms.
 Named before any gradient of an arm was looked at: the probe with entropy inside (`--estimator probe --within entropy`, else by default: bridged,
 --mix .1) against plain, by the mean cosine of blocks of 8 groups. Refuted where the interval of the difference holds 0 or lies below it. Named
 before any gradient of a LoRA over all layers: the same of the probe as the tool has it by default (uniform inside, not bridged) against plain.
+Then, before any other arm of a LoRA was looked at: that probe against `calibrated`, and against the first third of the tokens.
 """
 import argparse
 import sys
