@@ -11,8 +11,8 @@ const modules = readdirSync('dist', { recursive: true, encoding: 'utf8' }).map((
 const threads = modules.filter((path) => path.endsWith('-thread.js') && !path.startsWith(OUT));
 const entries = ['dist/cli/program.js', ...threads];
 
-/** What is read at every start. */
-let reached;
+/** What is read at every start, and by threads. */
+const reached = {};
 
 // rolldown's own command lists the files that it has written, and cannot be told not to
 await build({
@@ -28,16 +28,24 @@ await build({
     chunkFileNames: '[name]-[hash].js',
     codeSplitting: {
       groups: [
-        { debugName: 'start', name: (id, context) => (ofEveryStart(context).has(id) ? 'start' : null) },
+        {
+          debugName: 'start',
+          name: (id, context) => (ofEveryStart(context).has(id) ? chunkOf(id, context) : null),
+        },
       ],
     },
   },
 });
 
-/** What every command reads before it knows which one it is: one file. */
+/** What every command reads before it knows which one it is: one file, and another of what threads read, too, without the rest. */
 function ofEveryStart(context) {
-  reached ??= reachedFrom(resolve('dist/cli/program.js'), context);
-  return reached;
+  reached.start ??= reachedFrom(resolve('dist/cli/program.js'), context);
+  return reached.start;
+}
+
+function chunkOf(id, context) {
+  reached.threads ??= threads.reduce((found, path) => reachedFrom(resolve(path), context, found), new Set());
+  return reached.threads.has(id) ? 'every' : 'start';
 }
 
 function reachedFrom(id, context, found = new Set()) {

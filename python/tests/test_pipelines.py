@@ -32,28 +32,17 @@ def test_ray_data_scores_with_two_actors(ray, traces):
             table = super().__call__(batch)
             return table.append_column("process", pa.array([os.getpid()] * len(table)))
 
-    rows = ray.data.from_items([{**row, "batch": n // 8} for n, row in enumerate(traces * 4)], override_num_blocks=8)
-    scored = rows.map_batches(
-        Told, fn_constructor_kwargs={"threads": 1}, batch_size=8, batch_format="pyarrow", compute=ray.data.ActorPoolStrategy(size=2)
-    )
+    named = ["id", "group", "prompt", "completion", "completion_ids", "answer", "reward"]
+    rows = ray.data.from_items([{name: row[name] for name in named} for row in traces * 4], override_num_blocks=8)
+    # batches of NumPy arrays, as Ray gives them by itself; a group each
+    scored = rows.map_batches(Told, fn_constructor_kwargs={"threads": 1}, batch_size=8, compute=ray.data.ActorPoolStrategy(size=2))
     found = scored.to_pandas()
     assert found["process"].nunique() == 2
-    expected = dict(zip([row["id"] for row in traces], rredcot.score(traces)["sigma"].to_pylist()))
     assert len(found) == 4 * len(traces)
-    for name, sigma in zip(found["id"], found["sigma"]):
-        assert list(sigma) == pytest.approx(expected[name], abs=1e-6)
-
-
-def test_ray_data_takes_the_class_itself(ray, traces):
-    named = ["id", "group", "prompt", "completion", "completion_ids", "answer", "reward"]
-    rows = ray.data.from_items([{name: row[name] for name in named} for row in traces])
-    # batches of NumPy arrays, as Ray gives them by itself; a group each
-    found = rows.map_batches(rredcot.Scorer, fn_constructor_kwargs={"threads": 1}, batch_size=8, concurrency=1).take_all()
     expected = {row["id"]: row for row in rredcot.score(traces, columns=["sigma", "baseline"]).to_pylist()}
-    assert sorted(row["id"] for row in found) == sorted(expected)
-    for row in found:
-        assert row["baseline"] == expected[row["id"]]["baseline"]
-        assert list(row["sigma"]) == pytest.approx(expected[row["id"]]["sigma"], abs=1e-6)
+    for name, sigma, baseline in zip(found["id"], found["sigma"], found["baseline"]):
+        assert baseline == expected[name]["baseline"]
+        assert list(sigma) == pytest.approx(expected[name]["sigma"], abs=1e-6)
 
 
 def test_a_datatrove_pipeline_scores_its_documents(traces, folder):

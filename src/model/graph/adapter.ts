@@ -2,7 +2,8 @@
 import { basename, dirname, join, sep } from 'node:path';
 import { z } from 'zod';
 import { usageError } from '../../errors.js';
-import { fromJson, untrustedFile, untrustedText } from '../text/untrusted-files.js';
+import { fromJson } from '../text/checked-json.js';
+import { untrustedFile, untrustedText } from '../text/untrusted-files.js';
 import type { Checkpoint } from './checkpoint.js';
 import type { Weight } from './operators.js';
 import { AGAIN, readSafetensorsHeader, type StoredTensor } from './safetensors.js';

@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import { usageError } from '../../errors.js';
 import { count } from '../../plural.js';
-import { inOneLine } from '../text/untrusted-files.js';
+import { inOneLine } from '../text/checked-json.js';
 import { FAMILIES, FAMILY_NAMES } from './families.js';
 import { type Family, type LayerRule, layerSizes, MixtureSchema, size } from './family.js';
 import { refuseModel } from './foreign.js';

@@ -2,9 +2,9 @@
 import { join } from 'node:path';
 import { z } from 'zod';
 import { type RredcotError, usageError } from '../../errors.js';
+import { fromJson } from '../text/checked-json.js';
 import {
   assertModelFolder,
-  fromJson,
   parseJson,
   sha256,
   untrustedFile,

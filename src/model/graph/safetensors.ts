@@ -2,7 +2,7 @@
 import { open } from 'node:fs/promises';
 import { z } from 'zod';
 import { usageError } from '../../errors.js';
-import { fromJson, inOneLine } from '../text/untrusted-files.js';
+import { fromJson, inOneLine } from '../text/checked-json.js';
 import type { Dtype, ExternalData } from './onnx.js';
 
 /** A tensor and its place in its file. */

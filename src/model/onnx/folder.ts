@@ -10,10 +10,10 @@ import { type Architecture, ArchitectureSchema, TextSizesSchema } from '../graph
 import { expectedWeights } from '../graph/families.js';
 import { CUDA_PRECISIONS } from '../graph/onnx.js';
 import { assertShapes, readSafetensorsHeader, type StoredTensor } from '../graph/safetensors.js';
+import { fromJson } from '../text/checked-json.js';
 import { ExitTemplateSchema } from '../text/templates.js';
 import {
   assertModelFolder,
-  fromJson,
   parseJson,
   sha256,
   untrustedFile,

@@ -5,7 +5,7 @@ import { type ExactObject, exactly, jsonOf } from '../../io/arrow/json.js';
 import type { Message } from '../../trace.js';
 import { boundedProcess } from './bounded-process.js';
 import type { TextInit, TextThread } from './text-thread.js';
-import { NamedToken } from './tokenizer.js';
+import { namedToken } from './tokenizer.js';
 import { untrustedText } from './untrusted-files.js';
 
 /** The files of a policy folder with their hashes: what its manifest does not name does not count. */
@@ -78,7 +78,7 @@ function defaultTemplate(value: unknown, file: string): string | undefined {
 
 function specialTokens(config: Readonly<Record<string, unknown>>): Record<string, unknown> {
   const named = ['bos', 'eos', 'unk', 'pad', 'sep', 'cls', 'mask'].map((kind) => `${kind}_token`);
-  const spelled = named.map((name) => [name, NamedToken.parse(config[name])] as const);
+  const spelled = named.map((name) => [name, namedToken(config[name])] as const);
   return Object.fromEntries(spelled.filter(([, text]) => text !== undefined));
 }
 

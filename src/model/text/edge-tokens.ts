@@ -3,12 +3,13 @@ import { join } from 'node:path';
 import { z } from 'zod';
 import { usageError } from '../../errors.js';
 import { jsonOf } from '../../io/arrow/json.js';
-import { NamedToken, type PolicyTokenizer } from './tokenizer.js';
+import { namedToken, type PolicyTokenizer } from './tokenizer.js';
 import { untrustedText } from './untrusted-files.js';
 
 const id = z.number().int().nonnegative();
 const Ids = z.union([id.transform((one) => [one]), z.array(id)]);
 const Named = z.object({ eos_token_id: Ids.nullish().catch(undefined) }).catch({});
+const NamedToken = z.unknown().transform(namedToken).optional();
 const Config = z
   .object({ eos_token: NamedToken, pad_token: NamedToken, unk_token: NamedToken, bos_token: NamedToken })
   .catch({});

@@ -2,8 +2,8 @@
 import { z } from 'zod';
 import { usageError } from '../../errors.js';
 import { THOUGHT_TAGS } from '../../segment/span.js';
+import { givenOrOwn } from './checked-json.js';
 import type { PolicyTokenizer } from './tokenizer.js';
-import { givenOrOwn } from './untrusted-files.js';
 
 /** close {u} open {y} closer */
 export type ExitTemplate = Readonly<z.infer<typeof ExitTemplateSchema>>;

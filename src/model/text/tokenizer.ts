@@ -1,5 +1,4 @@
 // Wraps @huggingface/tokenizers: text to ids, and ids to the bytes they stand for.
-import { z } from 'zod';
 import { usageError } from '../../errors.js';
 import { parseJson, untrustedText } from './untrusted-files.js';
 
@@ -78,10 +77,11 @@ export async function loadTokenizer(folder: string): Promise<LoadedTokenizer> {
 }
 
 /** A token as tokenizer_config.json names it, by its text or with how it is cut out; undefined for what is none. */
-export const NamedToken = z
-  .union([z.string(), z.object({ content: z.string() }).transform(({ content }) => content)])
-  .optional()
-  .catch(undefined);
+export function namedToken(named: unknown): string | undefined {
+  const text =
+    typeof named === 'string' ? named : (named as { content?: unknown } | null | undefined)?.content;
+  return typeof text === 'string' ? text : undefined;
+}
 
 async function readTokenizerFile(folder: string, name: string): Promise<Record<string, unknown>> {
   const path = `${folder}/${name}`;
@@ -97,7 +97,7 @@ function startWarning(
   start: number | undefined,
   encode: (text: string) => Int32Array,
 ): string | undefined {
-  const bos = NamedToken.parse(token);
+  const bos = namedToken(token);
   if (typeof says !== 'boolean' || bos === undefined) return undefined;
   const adds = start !== undefined && encode(bos)[0] === start;
   if (says === adds) return undefined;

@@ -3,9 +3,8 @@ import { createHash } from 'node:crypto';
 import { createReadStream } from 'node:fs';
 import { readFile, realpath, stat } from 'node:fs/promises';
 import { basename, dirname, join, relative, resolve, sep } from 'node:path';
-import { z } from 'zod';
 import { RredcotError, usageError } from '../../errors.js';
-import { failed, isAbsent, isStored, statIfThere } from '../../io/files/files.js';
+import { isAbsent, isStored, statIfThere } from '../../io/files/files.js';
 import { addressError, HUB, hubDownload } from '../../io/files/remote-paths.js';
 import { shellWord } from '../../printable.js';
 
@@ -88,30 +87,4 @@ export function parseJson(text: string, path: string, hint?: string): unknown {
   } catch (cause) {
     throw usageError(`${path}: not JSON (${(cause as Error).message})`, hint, cause);
   }
-}
-
-/** The same, of the schema. @throws RredcotError (exit 2) naming the file, and every field that is not */
-export function fromJson<T>(schema: z.ZodType<T>, text: string, path: string, hint: string): T {
-  const parsed = schema.safeParse(parseJson(text, path, hint));
-  if (parsed.success) return parsed.data;
-  throw usageError(`${path}: ${inOneLine(z.prettifyError(parsed.error))}`, hint);
-}
-
-export function inOneLine(text: string): string {
-  return text.replaceAll(/\s*\n\s*/g, ' ');
-}
-
-/** A template that a flag names, or else a folder's own; undefined where it has none. @throws RredcotError (exit 2) naming the file that is none */
-export async function givenOrOwn<T>(
-  schema: z.ZodType<T>,
-  path: string | undefined,
-  folder: string,
-  own: string,
-  expected: string,
-): Promise<T | undefined> {
-  const text =
-    path === undefined
-      ? await untrustedText(folder, own)
-      : await readFile(path, 'utf8').catch(failed(path, 'read'));
-  return text === undefined ? undefined : fromJson(schema, text, path ?? `${folder}/${own}`, expected);
 }
