@@ -30,7 +30,7 @@ import type { EstimatorSetup, OpenEstimator, ValueJob } from './estimator.js';
 import { type EndToken, endings } from './finished.js';
 import type { WholeInput } from './peers.js';
 import { GroupReferences, type ReferenceSource, referenceSetMaker, referencesOf } from './references.js';
-import { type Reward, type RewardedTrace, resolveReward } from './reward.js';
+import { type Reward, type RewardedTrace, resolveReward, withDispute } from './reward.js';
 
 /**
  * - `pass`: something rests on what the policy says of the tokens: values, segments, σ, or columns that were named
@@ -107,6 +107,8 @@ export function rewarding({ need, opened, rewardRange, marks, references, nature
   /** @throws TraceRejected for a reward that is none */
   const rewardOf = (trace: Trace): Reward =>
     resolveReward(trace, rewardRange, () => textOf(trace), { ...marks, opening: before(trace) });
+  const disputed = (own: Reward, trace: Trace): Reward =>
+    withDispute(own, trace, () => textOf(trace), { ...marks, opening: before(trace) });
   const groupReferences = references === 'group' ? new GroupReferences(marks, nature, textOf) : undefined;
   return {
     rewardOf,
@@ -125,7 +127,7 @@ export function rewarding({ need, opened, rewardRange, marks, references, nature
       const found = eachTrace(traces, ({ trace }) => {
         const reward = rewardOf(trace);
         if (isStream) groupReferences?.add(trace, reward.reward);
-        return { trace, reward };
+        return { trace, reward: disputed(reward, trace) };
       });
       if (usesGroups && isStream) return withContiguousMeans(found);
       const groups = usesGroups ? prescan?.groupRewards : undefined;

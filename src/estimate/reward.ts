@@ -71,6 +71,22 @@ export function resolveReward(
   return { reward: Math.fround((trace.reward - low) / (high - low)), status: [] };
 }
 
+/**
+ * What the row says and the trace's own answer denies: a verdict of 1 for an answer that differs from every reference, of 0 for one that equals
+ * the best of them. A judge may have its reasons; where most are so, the rewards are those of other rows, or count errors.
+ */
+export function withDispute(
+  own: Reward,
+  { reward, references }: Trace,
+  text: () => string,
+  marks: AnswerMarks,
+): Reward {
+  if (reward === null || (own.reward !== 0 && own.reward !== 1)) return own;
+  const told = compareAnswer(text(), references, marks);
+  const isDenied = told.status.includes('reward:compared') && told.reward === 1 - own.reward;
+  return isDenied ? { ...own, status: [...own.status, 'reward:disputed'] } : own;
+}
+
 // ------ the scale of the inputs' rewards, which is known before the first pass of a policy, or the run ends
 
 type RewardRange = readonly [low: number, high: number];

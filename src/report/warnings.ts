@@ -87,6 +87,7 @@ export function warningsOf(
     ...Object.entries(OF_STATUS).map(([code, what]) => {
       return [code, status[code] !== undefined && `${plural(status[code], 'trace')} ${what}`] as const;
     }),
+    ['disputed_rewards', disputedRewards(numbers)],
     // of the rule `uniform` nobody is told that σ is so
     ['mostly_uniform', [made.rule].flat()[0] !== 'uniform' && mostlyUniform(numbers)],
     ['one_sided', oneSidedCredit(numbers)],
@@ -109,6 +110,13 @@ export function warningsOf(
 
 function isMany(n: number, { distributions }: RunNumbers): boolean {
   return n > 0 && n >= MANY * distributions.mean_logprob.n;
+}
+
+/** Where most rewards are the contrary of what their traces answered. */
+function disputedRewards({ status, credited }: RunNumbers): string | undefined {
+  const n = status['reward:disputed'] ?? 0;
+  if (n < MOSTLY * credited || n === 0) return undefined;
+  return `${count(n)} of ${plural(credited, 'trace')} have a reward of 0 and answer as their reference, or of 1 and answer otherwise: --map reward=<column> and reference=<column> name those of these completions, and not of errors`;
 }
 
 /** Where another policy than this one wrote the traces. */

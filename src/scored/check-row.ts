@@ -16,7 +16,7 @@ const CODES: Readonly<Record<string, readonly string[]>> = {
   policy: ['none'],
   prompt: ['messages-as-text', 'raw-question', 'retemplated', 'stripped', 'text-mismatch'],
   references: ['no-solution', 'row'],
-  reward: ['compared', 'unknown'],
+  reward: ['compared', 'disputed', 'unknown'],
   segments: ['by-length'],
   siblings: ['no-fit', 'no-peer'],
   text: ['normalized'],

@@ -24,6 +24,8 @@ await dump('graded.jsonl', ({ reward }, n) => ({ reward: n === 9 ? 0.25 : 2 * re
 await dump('wrong.jsonl', () => ({ reward: -1 }));
 await dump('verdicts.jsonl', ({ reward }) => ({ reward: reward === 1 }));
 await dump('acc.jsonl', ({ reward }) => ({ reward: undefined, acc: reward }));
+await dump('flipped.jsonl', ({ reward }) => ({ reward: 1 - reward }));
+await dump('judged.jsonl', ({ reward }, n) => ({ reward: n === 5 ? 1 - reward : reward }));
 await dump('cut.jsonl', cutAt([3, 11, 19]));
 await dump('one.jsonl', cutAt([3]));
 
@@ -34,6 +36,20 @@ async function score(line: string) {
 /** What credit rests on. */
 const credits = (all: readonly ScoredRow[]) =>
   all.map(({ id, reward, baseline, sigma, status }) => ({ id, reward, baseline, sigma, status }));
+
+it('rewards that most answers deny are said to be those of something else; of a few the rows say so', async () => {
+  const disputed = async () =>
+    (await rows('out.jsonl')).map(({ status }) => status.includes('reward:disputed'));
+  expect((await score('flipped.jsonl')).stderr).toContain(
+    '24 of 24 traces have a reward of 0 and answer as their reference, or of 1 and answer otherwise: --map reward=',
+  );
+  expect(await disputed()).toEqual(Array(24).fill(true));
+  await done('verify out.jsonl');
+  expect((await score('judged.jsonl')).stderr).not.toContain('answer as their reference');
+  expect((await disputed()).flatMap((own, n) => (own ? n : []))).toEqual([5]);
+  await score('plain.jsonl');
+  expect(await disputed()).not.toContain(true);
+});
 
 describe('rewards of -1 and 1', () => {
   it('are mapped and said: the same credit as with 0 and 1, and the range is in the configuration', async () => {

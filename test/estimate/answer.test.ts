@@ -6,7 +6,8 @@ import { describe, expect, it } from 'vitest';
 import { closingBrace, lastBoxed, markedAnswer } from '../../dist/boxed.js';
 import { compareAnswers, type Verdict } from '../../dist/estimate/answer.js';
 import { ownAnswer, plainReferences } from '../../dist/estimate/answer-text.js';
-import { compareAnswer } from '../../dist/estimate/reward.js';
+import { compareAnswer, withDispute } from '../../dist/estimate/reward.js';
+import type { Trace } from '../../dist/trace.js';
 import { readJsonl, SHARED_DATA } from '../support/program.js';
 
 /** Pairs of texts as they are written, `~` between them. */
@@ -231,6 +232,27 @@ describe("the trace's own answer", () => {
       reward,
       status: [status],
     });
+  });
+
+  it.each([
+    ['4', 0, true],
+    ['4.0', 0, true],
+    ['5', 1, true],
+    ['4', 1, false],
+    ['5', 0, false],
+    // nothing that a verdict could be held against
+    ['4', 0.5, false],
+    ['four', 1, false],
+    ['', 1, false],
+  ])('of %j and a reward of %j the row is denied: %j', (text, reward, isDenied) => {
+    const trace = { reward, references: [{ answer: '4', utility: 1 }] } as unknown as Trace;
+    const { status } = withDispute(
+      { reward, status: [] },
+      trace,
+      () => `</think>\n\\boxed{${text}}`,
+      template,
+    );
+    expect(status).toEqual(isDenied ? ['reward:disputed'] : []);
   });
 
   it('of a thought that the prompt opened is cut like one that the completion opened', () => {
