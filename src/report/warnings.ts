@@ -209,7 +209,7 @@ export interface Named {
   readonly completion?: string | undefined;
 }
 
-/** Remembers the ids and groups of traces, in some 300 bytes a trace at most, and what stands against them. */
+/** Remembers the ids, groups and prompts of traces, in some 400 bytes a trace at most, and what stands against them. */
 export interface SeenNames {
   /** @param isWritten whether the trace is one of the output, where an id counts (default: true) */
   add(trace: Named, isWritten?: boolean): void;
@@ -229,13 +229,18 @@ export function seenNames(isGrouped: boolean): SeenNames {
   const same = { traces: 0, first: '' };
   const mixed = { traces: 0, first: '' };
   const alike = { traces: 0, first: '' };
+  const split = { traces: 0, first: '' };
+  let grouped = 0;
   return {
     add({ id, group, prompt, completion }, isWritten = true) {
       const isNewId = !isWritten || isNew('id', id);
       if (!isNewId) note(same, id);
       if (!isGrouped || group === undefined || prompt === null) return;
       const isNewGroup = isNew('group', group);
-      if (isNew('prompt', group, prompt) && !isNewGroup) note(mixed, group);
+      const isNewPair = isNew('prompt', group, prompt);
+      if (isNewPair && !isNewGroup) note(mixed, group);
+      grouped++;
+      if (isNewPair && !isNew('asked', prompt)) note(split, group);
       // of one id it is the same trace, which has been told
       if (completion !== undefined && !isNew('completion', group, prompt, completion) && isNewId)
         note(alike, id);
@@ -252,6 +257,12 @@ export function seenNames(isGrouped: boolean): SeenNames {
           'mixed_groups',
           mixed.traces,
           `${plural(mixed.traces, 'prompt')} ${are(mixed.traces)} in a group with other prompts, first in ${JSON.stringify(mixed.first)}: what follows of a group, such as its mean reward, is meant for completions of one prompt; --map group=<column> names one that holds a prompt together`,
+        ],
+        // of several epochs a prompt has several groups, of several completions each
+        [
+          'split_prompts',
+          split.traces < MOSTLY * grouped ? 0 : split.traces,
+          `${plural(split.traces, 'group')} ${split.traces === 1 ? 'has' : 'have'} the prompt of an earlier one, first ${JSON.stringify(split.first)}: no mean is that of a prompt's completions, and what is fitted without a group has seen its prompt; --map group=<column> names one that holds a prompt together`,
         ],
         [
           'same_completion',

@@ -61,3 +61,17 @@ it('are told of segments, too', async () => {
   for (const shard of ['0/2', '1/2'])
     expect((await told(`${segment} --shard ${shard}`)).codes, shard).toEqual(['same_id']);
 });
+
+it('tell of groups of one completion each, and not of a prompt that comes in several epochs', async () => {
+  const all = (await fixtureRows(0, 16)).map(valued);
+  await write(
+    'alone.jsonl',
+    all.map((row) => ({ ...row, group: row.id })),
+  );
+  const { stderr } = await run(`${score.replace('traces', 'alone')} -o alone.parquet`);
+  expect(stderr).toMatch(/14 groups have the prompt of an earlier one, first "top-0000\/1": .* --map group=/);
+  const again = all.map((row) => ({ ...row, id: `${row.id}/2`, group: `${row.group}/2` }));
+  await write('epochs.jsonl', [...all, ...again]);
+  const epochs = await run(`${score.replace('traces', 'epochs')} -o epochs.parquet`);
+  expect(epochs.stderr).not.toContain('the prompt of an earlier one');
+});
