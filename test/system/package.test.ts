@@ -46,6 +46,31 @@ it('what bench measures with is there: Node loads its modules', () => {
   }
 });
 
+it('threads read neither the library of schemas nor what the start alone reads: each would take a tenth of a second longer', async () => {
+  const program = join(ROOT, 'dist/program');
+  const threads = (await readdir(program)).filter((name) => name.endsWith('-thread.js'));
+  expect(threads.length).toBeGreaterThan(4);
+  for (const thread of threads) {
+    const read = new Map<string, string>();
+    const reach = async (name: string): Promise<void> => {
+      if (read.has(name)) return;
+      read.set(name, await readFile(join(program, name), 'utf8'));
+      for (const [, next] of (read.get(name) as string).matchAll(/^import .*"\.\/(.*?)";$/gm))
+        await reach(next as string);
+    };
+    await reach(thread);
+    expect(read.size, thread).toBeGreaterThan(1);
+    expect(
+      [...read.keys()].filter((name) => name.startsWith('start-')),
+      thread,
+    ).toEqual([]);
+    expect(
+      [...read].filter(([, text]) => text.includes('ZodError')).map(([name]) => name),
+      thread,
+    ).toEqual([]);
+  }
+});
+
 /** The tokens that a canary asks about. */
 function tokensOf(canary: string): { ids: number[][] } {
   const { passes } = JSON.parse(canary) as { passes: { traces: { ids: number[] }[] }[] };
