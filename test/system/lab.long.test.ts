@@ -3,6 +3,7 @@ import { spawnSync } from 'node:child_process';
 import { expect, it } from 'vitest';
 import { ROOT } from '../support/program.js';
 import { ONE_THREAD, pythonWith } from '../support/python.js';
+import { IS_TORTURE } from '../support/torture.js';
 import { exportPython } from '../support/trainer-venv.js';
 
 for (const [name, modules] of [
@@ -11,10 +12,7 @@ for (const [name, modules] of [
   ['test_truth.py', 'torch, transformers, safetensors, pyarrow'],
 ] as const)
   it(`lab/${name} (skipped without ${modules})`, ({ skip }) => {
-    skip(
-      name === 'test_grpo.py' && process.env.RREDCOT_TORTURE === undefined,
-      'two minutes: npm run torture',
-    );
+    skip(name !== 'test_lab.py' && !IS_TORTURE, 'minutes: npm run torture');
     const python = pythonWith(modules) ?? exportPython();
     skip(python === undefined);
     const run = spawnSync(python as string, ['-m', 'unittest', `lab/${name}`], {

@@ -13,7 +13,7 @@ import { snapshot } from './snapshot.js';
 const ROUNDS = Number(process.env.RREDCOT_TORTURE ?? 17);
 const SEED = Number(process.env.RREDCOT_TORTURE_SEED ?? Date.now() % 100_000);
 /** so often a command is killed at most before it is let alone */
-const MAX_DEATHS = IS_TORTURE ? 5 : 2;
+const MAX_DEATHS = IS_TORTURE ? 5 : 1;
 
 interface Job {
   readonly name: string;
