@@ -1,5 +1,5 @@
 // Writes a run's parts: each under a hidden name until it is whole, its rejects before it.
-import { makeFolder } from '../io/files/atomic-file.js';
+import { makeInside } from '../io/files/atomic-file.js';
 import { isStored, sha256OfFile, statIfThere } from '../io/files/files.js';
 import { partOfRow, runPaths } from '../io/files/run-folder.js';
 import { addTo, factsOfPart, sumCounts, writeFactsOfLines } from '../io/write/facts.js';
@@ -88,7 +88,7 @@ async function publish(part: OpenPart, { folder, run }: PartsOptions): Promise<v
     await rejects.publish();
     if (run.output === 'jsonl') {
       const sha256 = await sha256OfFile(output.temporaryPath as string);
-      if (!isStored(folder)) await makeFolder(runPaths(folder).facts);
+      if (!isStored(folder)) await makeInside(runPaths(folder).facts);
       // where the same command, started twice, has taken the lines away, what it says of its own stays
       if (sha256 !== null) await writeFactsOfLines(folder, number, { ...facts, sha256 });
     }

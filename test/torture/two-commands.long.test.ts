@@ -113,6 +113,24 @@ it.runIf(process.platform === 'linux')(
   },
 );
 
+it.runIf(process.platform === 'linux').each(['_facts$', 'rejects$'])(
+  'a process stopped before it makes %s leaves no part of a run that an equal one has ended',
+  async (path) => {
+    const folder = join(work, `overtaken-${path.slice(0, 3)}`);
+    await mkdir(folder);
+    const args = argsOf(join(folder, 'x.jsonl'), 3);
+    const { child, end } = start(args, { plan: { under: folder, op: 'mkdir', path, nth: 0, stops: true } });
+    while (!/\) T /.test(await readFile(`/proc/${child.pid}/stat`, 'utf8'))) await sleep(5);
+    expect((await start(args).end).code).toBe(0);
+    const made = await snapshot(folder);
+    child.kill('SIGCONT');
+    const { code, stderr } = await end;
+    expect([code, stderr]).toEqual([0, '']);
+    expect(await snapshot(folder)).toEqual(made);
+    expect((await readdir(folder)).filter((each) => each.startsWith('.'))).toEqual([]);
+  },
+);
+
 it.each(['x.jsonl', 'x/'])('a file system without hard links: %s', async (name) => {
   const plan = { under: work, op: 'link', nth: 0, every: true, code: 'EPERM' };
   for (const shared of [false, true]) {

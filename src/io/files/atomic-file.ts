@@ -140,3 +140,10 @@ export async function makeFolder(path: string): Promise<void> {
   });
   await made.catch(failed(path, 'written'));
 }
+
+/** A folder in one that is there: where the same command, started twice, has taken that away, it is not made again. */
+export async function makeInside(path: string): Promise<void> {
+  await mkdir(path).catch((error: NodeJS.ErrnoException) => {
+    if (error.code !== 'EEXIST') throw fileError(error, path, 'written');
+  });
+}

@@ -11,7 +11,7 @@ import type { BatchWriter, RowWriter } from '../arrow/writer.js';
 import {
   type AtomicFile,
   assertFilePlace,
-  makeFolder,
+  makeInside,
   openAtomicFile,
   removeFile,
 } from '../files/atomic-file.js';
@@ -195,7 +195,7 @@ export async function openRejects(path: string, folder?: string) {
   let file: AtomicFile | undefined;
   return {
     async add({ file: from, row, byteOffset, id, raw, rejection: { code, reason } }: BadRow): Promise<void> {
-      if (file === undefined && folder !== undefined && !isStored(path)) await makeFolder(dirname(path));
+      if (file === undefined && folder !== undefined && !isStored(path)) await makeInside(dirname(path));
       file ??= await openAtomicFile(path, isStored(path) ? undefined : folder);
       const line = { file: from, row, byte_offset: byteOffset, id, code, reason, raw };
       await file.write(Buffer.from(`${stringifyJson(line)}\n`));
