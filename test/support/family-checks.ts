@@ -193,12 +193,12 @@ export async function expectSame(
   for (const { most } of changed) expect(most).toBeGreaterThan(0.01);
 }
 
-/** Cases in which every two of family, weight type and rope type meet once; in CI every family meets two of the four rope types. */
+/** Cases in which every two of family, weight type and rope type meet once; in CI every family meets one of the four rope types. */
 const CASES = inPart(
   Object.keys(FAMILIES).flatMap((family, f) =>
     Object.keys(ROPES).map((rope, r) => [family, TYPES[(f + r) % TYPES.length] as TensorType, rope] as const),
   ),
-  (_, n) => (Math.floor(n / 4) + n) % 2 === 0,
+  (_, n) => Math.floor(n / 4) % 4 === n % 4,
 );
 
 export function describeFamilies(): void {
