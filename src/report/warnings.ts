@@ -72,7 +72,8 @@ export function warningsOf(
   numbers: RunNumbers & Partial<Pick<FileNumbers, 'values' | 'label_noise'>>,
   made: MadeBy = {},
 ): Warning[] {
-  const { status, values, label_noise: noise } = numbers;
+  const { credited, status, values, label_noise: noise } = numbers;
+  const { 'reward:disputed': disputed = 0 } = status;
   const [right, wrong] = [values?.right.end.median ?? null, values?.wrong.end.median ?? null];
   const told: readonly (readonly [code: string, message: string | false | undefined])[] = [
     ['unlikely_traces', unlikelyTraces(numbers, made)],
@@ -87,7 +88,12 @@ export function warningsOf(
     ...Object.entries(OF_STATUS).map(([code, what]) => {
       return [code, status[code] !== undefined && `${plural(status[code], 'trace')} ${what}`] as const;
     }),
-    ['disputed_rewards', disputedRewards(numbers)],
+    [
+      'disputed_rewards',
+      disputed > 0 &&
+        disputed >= MOSTLY * credited &&
+        `${count(disputed)} of ${plural(credited, 'trace')} have a reward of 0 and answer as their reference, or of 1 and answer otherwise: --map reward=<column> and reference=<column> name those of these completions, and not of errors`,
+    ],
     // of the rule `uniform` nobody is told that σ is so
     ['mostly_uniform', [made.rule].flat()[0] !== 'uniform' && mostlyUniform(numbers)],
     ['one_sided', oneSidedCredit(numbers)],
@@ -110,13 +116,6 @@ export function warningsOf(
 
 function isMany(n: number, { distributions }: RunNumbers): boolean {
   return n > 0 && n >= MANY * distributions.mean_logprob.n;
-}
-
-/** Where most rewards are the contrary of what their traces answered. */
-function disputedRewards({ status, credited }: RunNumbers): string | undefined {
-  const n = status['reward:disputed'] ?? 0;
-  if (n < MOSTLY * credited || n === 0) return undefined;
-  return `${count(n)} of ${plural(credited, 'trace')} have a reward of 0 and answer as their reference, or of 1 and answer otherwise: --map reward=<column> and reference=<column> name those of these completions, and not of errors`;
 }
 
 /** Where another policy than this one wrote the traces. */
@@ -209,15 +208,11 @@ export interface Named {
   readonly completion?: string | undefined;
 }
 
-/** Remembers the ids, groups and prompts of traces, in some 400 bytes a trace at most, and what stands against them. */
-export interface SeenNames {
-  /** @param isWritten whether the trace is one of the output, where an id counts (default: true) */
-  add(trace: Named, isWritten?: boolean): void;
-  warnings(): Warning[];
-}
-
-/** @param isGrouped something follows of a trace's group: a group of which nothing does may hold anything */
-export function seenNames(isGrouped: boolean): SeenNames {
+/**
+ * Remembers the ids, groups and prompts of traces, in some 400 bytes a trace at most, and what stands against them.
+ * @param isGrouped something follows of a trace's group: a group of which nothing does may hold anything
+ */
+export function seenNames(isGrouped: boolean) {
   // by 72 bits of a hash; a set of Node holds 16 million: there is one for each beginning
   const sets = new Map<string, Set<string>>();
   const isNew = (...names: readonly string[]): boolean => {
@@ -232,7 +227,8 @@ export function seenNames(isGrouped: boolean): SeenNames {
   const split = { traces: 0, first: '' };
   let grouped = 0;
   return {
-    add({ id, group, prompt, completion }, isWritten = true) {
+    /** @param isWritten whether the trace is one of the output, where an id counts */
+    add({ id, group, prompt, completion }: Named, isWritten = true): void {
       const isNewId = !isWritten || isNew('id', id);
       if (!isNewId) note(same, id);
       if (!isGrouped || group === undefined || prompt === null) return;
@@ -245,7 +241,7 @@ export function seenNames(isGrouped: boolean): SeenNames {
       if (completion !== undefined && !isNew('completion', group, prompt, completion) && isNewId)
         note(alike, id);
     },
-    warnings() {
+    warnings(): Warning[] {
       const has = (n: number) => `${plural(n, 'trace')} ${n === 1 ? 'has' : 'have'}`;
       const told = [
         [
