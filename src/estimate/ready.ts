@@ -107,8 +107,6 @@ export function rewarding({ need, opened, rewardRange, marks, references, nature
   /** @throws TraceRejected for a reward that is none */
   const rewardOf = (trace: Trace): Reward =>
     resolveReward(trace, rewardRange, () => textOf(trace), { ...marks, opening: before(trace) });
-  const disputed = (own: Reward, trace: Trace): Reward =>
-    withDispute(own, trace, () => textOf(trace), { ...marks, opening: before(trace) });
   const groupReferences = references === 'group' ? new GroupReferences(marks, nature, textOf) : undefined;
   return {
     rewardOf,
@@ -127,7 +125,7 @@ export function rewarding({ need, opened, rewardRange, marks, references, nature
       const found = eachTrace(traces, ({ trace }) => {
         const reward = rewardOf(trace);
         if (isStream) groupReferences?.add(trace, reward.reward);
-        return { trace, reward: disputed(reward, trace) };
+        return { trace, reward: withDispute(reward, trace, () => textOf(trace), marks) };
       });
       if (usesGroups && isStream) return withContiguousMeans(found);
       const groups = usesGroups ? prescan?.groupRewards : undefined;

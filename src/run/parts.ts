@@ -89,6 +89,7 @@ async function publish(part: OpenPart, { folder, run }: PartsOptions): Promise<v
     if (run.output === 'jsonl') {
       const sha256 = await sha256OfFile(output.temporaryPath as string);
       if (!isStored(folder)) await makeInside(runPaths(folder).facts);
+      await assertOurs(folder, run); // hashing takes a while
       // where the same command, started twice, has taken the lines away, what it says of its own stays
       if (sha256 !== null) await writeFactsOfLines(folder, number, { ...facts, sha256 });
     }

@@ -120,8 +120,8 @@ export function buildTrace(row: InputRow, cells: FieldCells, place: TracePlace, 
 const PICTURES = /^(image|video|audio)s?(_(path|url)s?)?$/;
 /** As a data URL, or in base64, as binary columns are read: PNG, JPEG, WebP, GIF. */
 const PICTURE_BYTES = /^(data:(image|video|audio)\/|iVBORw0KGgo|\/9j\/|UklGR|R0lGOD)/;
-/** Columns in which trainers keep them, and what else goes with a prompt. */
-const HOLDERS = /^(multi_?modal_(data|inputs)|extra_info|metadata)$/;
+/** Columns in which trainers keep them. */
+const HOLDERS = /^(multi_?modal_(data|inputs)|extra_info)$/;
 
 /** Pictures that a data set keeps beside its prompts are part of what was asked: a list, one as `datasets` stores it, or a name where the prompt has its place. */
 function refusePictures({ columns }: InputRow, prompt: Trace['prompt']): void {

@@ -1,4 +1,4 @@
-// JSON of such files by its schema. What encodes texts does without: a schema's library takes a tenth of a second to start.
+// JSON of files that somebody else made, by its schema. What encodes texts does without: a schema's library takes a tenth of a second to start.
 import { readFile } from 'node:fs/promises';
 import { z } from 'zod';
 import { usageError } from '../../errors.js';

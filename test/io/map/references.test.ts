@@ -132,7 +132,12 @@ describe('a row with pictures', () => {
 
   it.each([
     ...[{ images: [] }, { images: null }, { video: 'a.mp4' }, { image: { tag: 'x' } }],
-    ...[{ multi_modal_data: null }, { extra_info: { images: null, index: 1 } }, { extra_info: '{}' }],
+    ...[
+      { multi_modal_data: null },
+      { extra_info: { images: null, index: 1 } },
+      { extra_info: '{}' },
+      { metadata: { images: ['of the page'] } },
+    ],
   ])('and one with %j, which has none, is not', (beside) => {
     expect(traceOf({ ...row, ...beside })).not.toMatchObject({ kind: 'bad' });
   });
